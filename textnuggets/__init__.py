@@ -1,0 +1,61 @@
+"""Text as a variable number of vectors that can be searched, and decoded back into the text.
+
+    import textnuggets
+
+    model = textnuggets.load("folder-or-hub-id")
+    nuggets = model.encode(["Some text, and more of it."], ratio=0.1)
+    model.reconstruct(nuggets)
+
+The names below are all a user needs; each is imported when it is first used, since torch and
+transformers take seconds.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from textnuggets.config import NuggetConfig
+    from textnuggets.errors import TextnuggetsError
+    from textnuggets.model.checkpoint import load
+    from textnuggets.model.modeling import NuggetModel
+    from textnuggets.model.nuggets import Nuggets
+    from textnuggets.model.storage import load_nuggets, save_nuggets
+    from textnuggets.search.maxsim import maxsim
+
+_HOMES = {
+    "NuggetConfig": "textnuggets.config",
+    "NuggetModel": "textnuggets.model.modeling",
+    "Nuggets": "textnuggets.model.nuggets",
+    "TextnuggetsError": "textnuggets.errors",
+    "load": "textnuggets.model.checkpoint",
+    "load_nuggets": "textnuggets.model.storage",
+    "maxsim": "textnuggets.search.maxsim",
+    "save_nuggets": "textnuggets.model.storage",
+}
+
+__all__ = [
+    "NuggetConfig",
+    "NuggetModel",
+    "Nuggets",
+    "TextnuggetsError",
+    "load",
+    "load_nuggets",
+    "maxsim",
+    "save_nuggets",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'textnuggets' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

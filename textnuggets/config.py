@@ -1,0 +1,84 @@
+"""NuggetConfig: everything that turns a backbone into a nugget model, in one flat file of settings."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+from transformers import AutoConfig, PreTrainedConfig
+
+from textnuggets.errors import ConfigError
+
+ResidualMode = Literal["add", "straight_through", "off"]
+
+
+class NuggetConfig(PreTrainedConfig):
+    """Settings of a nugget model (`config.json`).
+
+    Args:
+        ratio: Compression ratio r; a text of n tokens becomes ceil(n * r) nuggets. May be
+            overridden at every call.
+        scorer_layer: The encoder layer l whose hidden states are scored, 0 (the embeddings)
+            to L (the last layer).
+        selector: Who picks the nuggets: `learned` (the paper), `chunking`,
+            `sentence_boundary`, `all_tokens` (ColBART), `mean` for one pooled vector (TSDAE),
+            or any function registered in `textnuggets.model.selection`.
+        residual: How scores enter cross-attention: `add` (the paper), `straight_through`
+            (gradients only) or `off`.
+        feedback: Whether layer l + 1 is told which tokens were picked.
+        freeze: Whether the embeddings and the bottom l encoder layers stay fixed in training.
+        window: The longest run of tokens encoded at once, special ones included; longer texts
+            are cut at sentence ends. None is the backbone's own limit.
+        backbone: The backbone's configuration, filled in by `NuggetModel.from_backbone`.
+        backbone_name: Hub id or folder the backbone came from, for the model card.
+        punctuation_ids: Vocabulary ids of the comma and the period, for the chunking selector;
+            filled in from the tokenizer.
+    """
+
+    model_type = "nugget"
+
+    def __init__(
+        self,
+        ratio: float = 0.1,
+        scorer_layer: int = 3,
+        selector: str = "learned",
+        residual: ResidualMode = "add",
+        feedback: bool = True,
+        freeze: bool = True,
+        window: int | None = None,
+        backbone: PreTrainedConfig | dict[str, Any] | None = None,
+        backbone_name: str | None = None,
+        punctuation_ids: list[int] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.ratio = check_ratio(ratio)
+        self.scorer_layer = _check_count("scorer_layer", scorer_layer, at_least=0)
+        self.selector = selector  # checked against the registry when a model is built
+        self.residual = _check_choice("residual", residual, get_args(ResidualMode))
+        self.feedback = bool(feedback)
+        self.freeze = bool(freeze)
+        self.window = None if window is None else _check_count("window", window, at_least=16)
+        if isinstance(backbone, dict):
+            backbone = AutoConfig.for_model(**backbone)
+        self.backbone = backbone
+        self.backbone_name = backbone_name
+        self.punctuation_ids = list(punctuation_ids or [])
+        super().__init__(**kwargs)
+
+
+def check_ratio(ratio: float) -> float:
+    """The ratio as a float in (0, 1], or a ConfigError."""
+    if isinstance(ratio, bool) or not isinstance(ratio, (int, float)) or not 0 < ratio <= 1:
+        raise ConfigError(f"ratio must lie in (0, 1], got {ratio!r}. 0.1 keeps one token in ten.")
+    return float(ratio)
+
+
+def _check_count(name: str, value: int, at_least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
+        raise ConfigError(f"{name} must be a whole number of at least {at_least}, got {value!r}.")
+    return value
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> Any:
+    if value not in choices:
+        raise ConfigError(f"{name} must be one of {', '.join(choices)}; got {value!r}.")
+    return value

@@ -1,0 +1,262 @@
+"""The only file that knows the insides of transformers.
+
+What it relies on, all of it public behaviour:
+
+- `model.get_encoder()` is the encoder of an encoder-decoder model, and its layers stand in one
+  `nn.ModuleList`, whose name is listed per family below.
+- A layer is called with the hidden states first (or as `hidden_states=`), so PyTorch's own
+  forward pre-hook on layer l sees exactly X^(l) and may replace it. No attention is patched.
+- A float `attention_mask` of four dimensions is added to the scaled cross-attention logits
+  as it is (documented for custom masks), in `eager` and `sdpa` attention alike.
+- `generate(encoder_outputs=..., inputs_embeds=...)` decodes from given encoder states.
+
+`tests/model/test_backbone.py` holds each of these down for every family.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+from transformers import AutoModel, AutoModelForSeq2SeqLM, GenerationConfig, PreTrainedConfig
+from transformers.modeling_outputs import BaseModelOutput
+
+from textnuggets.errors import BackboneError, ConfigError
+
+
+@dataclass(frozen=True)
+class Family:
+    """What differs between the architectures."""
+
+    layers: str
+    """Dotted path from the encoder to its list of layers."""
+    above: tuple[str, ...] = ()
+    """Encoder modules that come after the layers; never frozen."""
+    decodes: bool = False
+    """Whether there is a decoder."""
+    scales_attention: bool = True
+    """Whether attention logits are divided by sqrt(head_dim); T5 does not."""
+    padded_positions: bool = False
+    """Whether position ids start behind the padding id, so that fewer remain for text."""
+    options: tuple[tuple[str, Any], ...] = ()
+    """Extra arguments when the model is built."""
+
+
+_NO_POOLER = (("add_pooling_layer", False),)
+
+FAMILIES: dict[str, Family] = {
+    "bart": Family("layers", decodes=True),
+    "mbart": Family("layers", above=("layer_norm",), decodes=True),
+    "marian": Family("layers", decodes=True),
+    "pegasus": Family("layers", above=("layer_norm",), decodes=True),
+    "t5": Family("block", above=("final_layer_norm",), decodes=True, scales_attention=False),
+    "bert": Family("encoder.layer", options=_NO_POOLER),
+    "roberta": Family("encoder.layer", padded_positions=True, options=_NO_POOLER),
+    "xlm-roberta": Family("encoder.layer", padded_positions=True, options=_NO_POOLER),
+    "distilbert": Family("transformer.layer"),
+    "mpnet": Family("encoder.layer", padded_positions=True, options=_NO_POOLER),
+}
+
+BIAS_CARRIERS = ("eager", "sdpa")  # attention implementations that add a float mask to the logits
+T5_WINDOW = 512  # T5 has no limit of its own; it was trained on 512 tokens
+
+
+def find_family(config: PreTrainedConfig) -> Family:
+    """The family of a backbone configuration, or a BackboneError that names the supported ones."""
+    family = FAMILIES.get(config.model_type)
+    if family is None:
+        with_decoder = ", ".join(name for name, f in FAMILIES.items() if f.decodes)
+        encoders = ", ".join(name for name, f in FAMILIES.items() if not f.decodes)
+        raise BackboneError(
+            f"architecture {config.model_type!r} is not supported. "
+            f"Encoder-decoders: {with_decoder}. Encoders, for search: {encoders}."
+        )
+    return family
+
+
+def backbone_window(config: PreTrainedConfig) -> int:
+    """How many tokens the backbone can encode at once, special ones included."""
+    family = find_family(config)
+    limit = getattr(config, "max_position_embeddings", None)
+    if limit is None:
+        return T5_WINDOW
+    return limit - config.pad_token_id - 1 if family.padded_positions else limit
+
+
+def build_backbone(config: PreTrainedConfig, **options: Any) -> nn.Module:
+    """A backbone with random weights."""
+    family = find_family(config)
+    auto = AutoModelForSeq2SeqLM if family.decodes else AutoModel
+    return auto.from_config(config, **dict(family.options), **options)
+
+
+def load_backbone(name: str, config: PreTrainedConfig, **options: Any) -> nn.Module:
+    """A pretrained backbone from a folder or hub id; safetensors only, no code from elsewhere."""
+    family = find_family(config)
+    auto = AutoModelForSeq2SeqLM if family.decodes else AutoModel
+    return auto.from_pretrained(
+        name, config=config, use_safetensors=True, **dict(family.options), **options
+    )
+
+
+class Backbone:
+    """A view of a transformers model: its encoder layer by layer, and its decoder.
+
+    It owns no parameters; the model stays an ordinary submodule of `NuggetModel`.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.config: PreTrainedConfig = model.config
+        self.family = find_family(self.config)
+        attention = self.config._attn_implementation
+        if self.family.decodes and attention not in BIAS_CARRIERS:
+            raise BackboneError(
+                f"attention {attention!r} cannot add the scores to cross-attention. "
+                f"Load the model with attn_implementation='sdpa' or 'eager'."
+            )
+        self.encoder: nn.Module = model.get_encoder() if self.family.decodes else model
+        layers = self.encoder.get_submodule(self.family.layers)
+        assert isinstance(layers, nn.ModuleList)
+        self.layers = layers
+        # LayerDrop would skip layer l, and the scorer with it, at random.
+        if getattr(self.encoder, "layerdrop", 0):
+            self.encoder.layerdrop = 0.0  # type: ignore[assignment]
+
+    @property
+    def hidden_size(self) -> int:
+        """d, the width of the encoder's hidden states."""
+        return int(self.config.hidden_size)
+
+    @property
+    def residual_scale(self) -> float:
+        """1 / sqrt(d) of Eq. 4, where d is the width of one attention head."""
+        if not self.family.scales_attention:
+            return 1.0
+        return float((self.config.d_model // self.config.decoder_attention_heads) ** -0.5)
+
+    def check_layer(self, layer: int, feedback: bool) -> None:
+        """Whether layer l exists, and has a layer above it to be told of the selection."""
+        depth = len(self.layers)
+        if layer > depth:
+            raise ConfigError(
+                f"scorer_layer is {layer}, but this {self.config.model_type} encoder has "
+                f"{depth} layers: choose 0 (the embeddings) to {depth}."
+            )
+        if feedback and layer == depth:
+            raise ConfigError(
+                f"scorer_layer {layer} is the last layer, so no layer is left to give feedback to: "
+                f"set feedback=False or scorer_layer below {depth}."
+            )
+
+    def below(self, layer: int) -> list[nn.Module]:
+        """The embeddings and the bottom l layers: all of the encoder but what lies above layer l."""
+        above = {id(module) for module in self._above(layer)}
+
+        def collect(module: nn.Module) -> list[nn.Module]:
+            if id(module) in above:
+                return []
+            children = list(module.children())
+            if not any(id(m) in above for m in module.modules()):
+                return [module]
+            return [found for child in children for found in collect(child)]
+
+        return collect(self.encoder)
+
+    def _above(self, layer: int) -> list[nn.Module]:
+        after = [self.encoder.get_submodule(name) for name in self.family.above]
+        return [*self.layers[layer:], *after]
+
+    def set_training_above(self, layer: int, mode: bool) -> None:
+        """Training mode for what lies above layer l; dropout off below, whose features stay fixed."""
+        self.encoder.eval()
+        for module in self._above(layer):
+            module.train(mode)
+
+    def encode(
+        self, input_ids: Tensor, mask: Tensor, layer: int, visit: Callable[[Tensor], Tensor]
+    ) -> Tensor:
+        """Run the encoder; `visit` sees X^(l), and what it returns is fed to layer l + 1.
+
+        Args:
+            input_ids: `(batch, n)`.
+            mask: `(batch, n)` True on real tokens.
+            layer: l, from 0 to the number of layers, where nothing is left to feed.
+            visit: From X^(l) `(batch, n, d)` to its replacement.
+
+        Returns:
+            X, the last layer's hidden states `(batch, n, d)`.
+        """
+        if layer == len(self.layers):
+            hidden_states: Tensor = self._run_encoder(input_ids, mask)
+            visit(hidden_states)
+            return hidden_states
+        with _before(self.layers[layer], visit):
+            return self._run_encoder(input_ids, mask)
+
+    def _run_encoder(self, input_ids: Tensor, mask: Tensor) -> Tensor:
+        output: Tensor = self.encoder(
+            input_ids=input_ids, attention_mask=mask.long(), return_dict=True
+        ).last_hidden_state
+        return output
+
+    def decode(self, nuggets: Tensor, bias: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Teacher-forced decoding: the loss (section 3.4) and `(batch, targets, vocabulary)` logits.
+
+        The loss is the negative log-likelihood of the target tokens, their mean; labels of -100
+        do not count.
+        """
+        output = self.model(
+            encoder_outputs=BaseModelOutput(last_hidden_state=nuggets),  # type: ignore[arg-type]
+            attention_mask=bias,
+            labels=labels,
+        )
+        return output.loss, output.logits
+
+    def save_generation_config(self, folder: Path) -> None:
+        """Write what the backbone says of decoding: start token, target language, ..."""
+        if self.family.decodes:
+            self.model.generation_config.save_pretrained(folder)
+
+    def load_generation_config(self, name: str) -> None:
+        """Read it back from a folder or hub id; without one, transformers' derived one stays."""
+        if self.family.decodes:
+            try:
+                self.model.generation_config = GenerationConfig.from_pretrained(name)
+            except OSError:
+                return
+
+    def generate(self, nuggets: Tensor, bias: Tensor, **options: Any) -> Tensor:
+        """Free decoding with transformers' own `generate`; `options` must limit the length."""
+        settings = deepcopy(self.model.generation_config)
+        settings.max_length = None  # else transformers warns of two limits
+        generated: Tensor = self.model.generate(
+            # `generate` refuses a 4-D mask unless embeddings are given, too; it does not encode them.
+            inputs_embeds=nuggets,
+            encoder_outputs=BaseModelOutput(last_hidden_state=nuggets),  # type: ignore[arg-type]
+            attention_mask=bias,
+            generation_config=settings,
+            **options,
+        )
+        return generated
+
+
+@contextmanager
+def _before(layer: nn.Module, visit: Callable[[Tensor], Tensor]) -> Iterator[None]:
+    """Let `visit` see and replace the hidden states that `layer` is called with."""
+
+    def hook(_: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        if args:
+            return (visit(args[0]), *args[1:]), kwargs
+        return args, {**kwargs, "hidden_states": visit(kwargs["hidden_states"])}
+
+    handle = layer.register_forward_pre_hook(hook, with_kwargs=True)
+    try:
+        yield
+    finally:
+        handle.remove()

@@ -1,0 +1,115 @@
+"""Nuggets back into texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from textnuggets.config import ResidualMode
+from textnuggets.errors import BackboneError, InputError
+from textnuggets.model.nuggets import Nuggets
+from textnuggets.model.residual import residual_bias
+from textnuggets.progress import Progress
+
+if TYPE_CHECKING:
+    from textnuggets.model.modeling import NuggetModel
+
+# A target may be longer than its source: a translation, or another tokenization of the same text.
+LENGTH_FACTOR, LENGTH_SLACK = 1.5, 16
+
+
+def reconstruct_all(
+    model: NuggetModel,
+    nuggets: Sequence[Nuggets],
+    batch_size: int,
+    residual: ResidualMode,
+    progress: Progress,
+    options: dict[str, Any],
+) -> list[str]:
+    """Decode every window on its own, longest first, and join the windows of each text."""
+    check_decodable(model, nuggets)
+    windows = [window for item in nuggets for window in _windows(item)]
+    order = sorted(range(len(windows)), key=lambda i: -int(windows[i].windows[0, 1]))
+    decoded = [""] * len(windows)
+    for start in range(0, len(order), batch_size):
+        rows = order[start : start + batch_size]
+        texts = _decode_batch(model, [windows[i] for i in rows], residual, options)
+        for i, text in zip(rows, texts, strict=True):
+            decoded[i] = text
+        progress.add(len(rows))
+    remaining = iter(decoded)
+    return [_join(item, [next(remaining) for _ in item.windows]) for item in nuggets]
+
+
+def check_decodable(model: NuggetModel, nuggets: Sequence[Nuggets]) -> None:
+    """Whether these nuggets can have come from this model, and it has a decoder."""
+    if not model.view.family.decodes:
+        raise BackboneError(
+            f"a {model.view.config.model_type} backbone has no decoder, so its nuggets can be searched "
+            f"but not turned back into text. Build the model on bart, mbart, marian, pegasus or t5."
+        )
+    for index, item in enumerate(nuggets):
+        if item.vectors.shape[-1] != model.view.hidden_size:
+            raise InputError(
+                f"nuggets {index} have {item.vectors.shape[-1]} dimensions, this model "
+                f"{model.view.hidden_size}: they were made by another model."
+            )
+
+
+def _windows(nuggets: Nuggets) -> list[Nuggets]:
+    """Split joined nuggets into those of each window."""
+    stops = np.cumsum(nuggets.windows[:, 0])
+    parts = []
+    for (count, *_), stop, window in zip(nuggets.windows, stops, nuggets.windows, strict=True):
+        cut = slice(int(stop - count), int(stop))
+        parts.append(
+            Nuggets(
+                vectors=nuggets.vectors[cut],
+                scores=nuggets.scores[cut],
+                positions=nuggets.positions[cut],
+                spans=nuggets.spans[cut],
+                tokens=nuggets.tokens[cut],
+                windows=window[None],
+            )
+        )
+    return parts
+
+
+def _decode_batch(
+    model: NuggetModel, windows: list[Nuggets], residual: ResidualMode, options: dict[str, Any]
+) -> list[str]:
+    k_max = max(len(window) for window in windows)
+    vectors = torch.zeros(len(windows), k_max, model.view.hidden_size)
+    scores = torch.zeros(len(windows), k_max)
+    kept = torch.zeros(len(windows), k_max, dtype=torch.bool)
+    for i, window in enumerate(windows):
+        vectors[i, : len(window)] = torch.from_numpy(window.vectors.astype(np.float32))
+        scores[i, : len(window)] = torch.from_numpy(window.scores.astype(np.float32))
+        kept[i, : len(window)] = True
+    longest = max(int(window.windows[0, 1]) for window in windows)
+    room = int(LENGTH_FACTOR * longest) + LENGTH_SLACK
+    device, dtype = model.device, model.dtype
+    with torch.inference_mode():
+        generated = model.view.generate(
+            vectors.to(device, dtype),
+            residual_bias(
+                scores.to(device), kept.to(device), residual, model.view.residual_scale, dtype
+            ),
+            # The backbone's own default length would cut a long text, or pad out a short one.
+            **{"max_new_tokens": min(room, model.decoder_window - 1), **options},
+        )
+    texts: list[str] = model.tokenizer.batch_decode(generated, skip_special_tokens=True)
+    return [text.strip() for text in texts]
+
+
+def _join(nuggets: Nuggets, parts: list[str]) -> str:
+    """Windows back into one text: a space where there was white space, nothing where there was none."""
+    text = parts[0]
+    for part, before, after in zip(
+        parts[1:], nuggets.windows[:-1, 3], nuggets.windows[1:, 2], strict=True
+    ):
+        text += (" " if after > before else "") + part
+    return text

@@ -1,0 +1,162 @@
+"""Many texts into Nuggets: windows sorted by length, batched, encoded, joined, in the order given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from textnuggets.config import check_ratio
+from textnuggets.errors import ConfigError, InputError
+from textnuggets.model.nuggets import Nuggets
+from textnuggets.model.selection import nugget_count
+from textnuggets.model.windows import Window, cut_into_windows
+
+if TYPE_CHECKING:
+    from textnuggets.model.modeling import NuggetModel
+
+SORTED_BATCHES = 32  # texts are sorted by length within this many batches ...
+SORTED_CHARACTERS = 4_000_000  # ... or this much text, whichever is less: memory stays bounded
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How many nuggets a text may have: a ratio of its tokens, or a fixed number at most."""
+
+    ratio: float
+    max_vectors: int | None = None
+
+    @classmethod
+    def of(cls, ratio: float | None, max_vectors: int | None, default: float) -> Budget:
+        """Validate what a caller asked for; without either, the model's own ratio."""
+        if max_vectors is None:
+            return cls(default if ratio is None else check_ratio(ratio))
+        if ratio is not None:
+            raise ConfigError(
+                f"give ratio or max_vectors, not both (got {ratio} and {max_vectors})."
+            )
+        if isinstance(max_vectors, bool) or not isinstance(max_vectors, int) or max_vectors < 1:
+            raise ConfigError(f"max_vectors must be a whole number from 1 up, got {max_vectors!r}.")
+        return cls(1.0, max_vectors)
+
+    def share(self, lengths: Sequence[int]) -> list[int]:
+        """The k of each window of one text, from the windows' token counts."""
+        if self.max_vectors is None:
+            return [nugget_count(n, self.ratio) for n in lengths]
+        if self.max_vectors < len(lengths):
+            raise InputError(
+                f"a text of {sum(lengths):,} tokens takes {len(lengths)} windows and so at least as "
+                f"many vectors; max_vectors is {self.max_vectors}. Raise it, or give a ratio."
+            )
+        total = sum(lengths)
+        spare = min(self.max_vectors, total) - len(lengths)  # one each; the rest by length
+        return [
+            1 + spare * (after + n) // total - spare * after // total
+            for after, n in zip(np.cumsum([0, *lengths[:-1]]).tolist(), lengths, strict=True)
+        ]
+
+
+def encode_stream(
+    model: NuggetModel,
+    texts: Iterable[str],
+    budget: Budget,
+    batch_size: int,
+    dtype: np.dtype[np.floating],
+) -> Iterator[Nuggets]:
+    """Encode texts as they come, holding no more than one sorting range of them in memory."""
+    for chunk in _chunks(texts, batch_size * SORTED_BATCHES):
+        cut = cut_into_windows(model.tokenizer, chunk, model.window)
+        windows = [window for parts in cut for window in parts]
+        counts = [k for parts in cut for k in budget.share([len(w.encoding) for w in parts])]
+        # Longest first: a batch too large for memory fails at once, not after an hour.
+        order = sorted(range(len(windows)), key=lambda i: -len(windows[i].encoding))
+        encoded: list[Nuggets | None] = [None] * len(windows)
+        with model.evaluating():
+            for start in range(0, len(order), batch_size):
+                rows = order[start : start + batch_size]
+                batch = [(windows[i], counts[i]) for i in rows]
+                for i, nuggets in zip(rows, _encode_batch(model, batch, dtype), strict=True):
+                    encoded[i] = nuggets
+        remaining = iter(encoded)
+        for parts in cut:
+            yield Nuggets.concat([part for _ in parts if (part := next(remaining)) is not None])
+
+
+def _chunks(texts: Iterable[str], most: int) -> Iterator[list[str]]:
+    """Texts in lists of at most `most`, or SORTED_CHARACTERS characters and the text that passes it."""
+    chunk: list[str] = []
+    characters = 0
+    for index, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise InputError(f"texts must be strings; text {index} is {type(text).__name__}.")
+        chunk.append(text)
+        characters += len(text)
+        if len(chunk) == most or characters >= SORTED_CHARACTERS:
+            yield chunk
+            chunk, characters = [], 0
+    if chunk:
+        yield chunk
+
+
+def _encode_batch(
+    model: NuggetModel, batch: list[tuple[Window, int]], dtype: np.dtype[np.floating]
+) -> list[Nuggets]:
+    """One forward pass of the encoder over windows of similar length, each with its k."""
+    windows, counts = [window for window, _ in batch], [k for _, k in batch]
+    input_ids, mask = pad([w.ids for w in windows], model.pad_id)
+    sentence_ends = None
+    if model.config.selector == "sentence_boundary":  # the one selector that must read the text
+        sentence_ends, _ = pad([w.sentence_ends() for w in windows], False)
+    with torch.inference_mode():
+        output = model.generate_nuggets(
+            input_ids.to(model.device),
+            mask.to(model.device),
+            count=torch.tensor(counts, device=model.device),
+            sentence_ends=None if sentence_ends is None else sentence_ends.to(model.device),
+        )
+    vectors = output.nuggets.float().cpu().numpy().astype(dtype, copy=False)
+    scores = output.scores.float().cpu().numpy()
+    positions = output.selection.positions.cpu().numpy()
+    kept = output.selection.kept.sum(-1).tolist()
+    pooled = model.config.selector == "mean"
+    return [
+        _assemble(window, vectors[i, :k], scores[i, :k], positions[i, :k], pooled)
+        for i, (window, k) in enumerate(zip(windows, kept, strict=True))
+    ]
+
+
+def _assemble(
+    window: Window,
+    vectors: NDArray[np.floating],
+    scores: NDArray[np.float32],
+    positions: NDArray[np.int64],
+    pooled: bool,
+) -> Nuggets:
+    """The Nuggets of one window; arrays are copied, so that the batch they come from can go."""
+    if pooled:  # one vector that stands for all of the window
+        spans, tokens = [(window.start, window.end)], (window.text[window.start : window.end],)
+    else:
+        chosen = positions.tolist()
+        spans = [window.span(position) for position in chosen]
+        tokens = tuple(window.surface(position) for position in chosen)
+    size = [len(vectors), len(window.encoding), window.start, window.end]
+    return Nuggets(
+        vectors=vectors.copy(),
+        scores=scores.copy(),
+        positions=positions.copy(),
+        spans=np.array(spans, dtype=np.int64).reshape(-1, 2),
+        tokens=tokens,
+        windows=np.array([size], dtype=np.int64),
+    )
+
+
+def pad(rows: Sequence[Sequence[int]], value: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows of different length as one `(batch, n)` tensor, and a mask that is True on real values."""
+    longest = max(len(row) for row in rows)
+    padded = torch.tensor([[*row, *([value] * (longest - len(row)))] for row in rows])
+    lengths = torch.tensor([len(row) for row in rows])
+    return padded, torch.arange(longest) < lengths[:, None]

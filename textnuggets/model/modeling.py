@@ -1,0 +1,392 @@
+"""NuggetModel: the paper's section 3 put together, and what a user calls.
+
+    tokens -> lower layers -> scores -> positions -> feedback -> upper layers -> W^V -> nuggets
+           -> residual bias -> decoder -> text
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple, Self, overload
+
+import numpy as np
+import torch
+from huggingface_hub import HfApi
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
+from transformers import initialization as init
+from transformers.modeling_outputs import ModelOutput
+
+from textnuggets.config import NuggetConfig, ResidualMode
+from textnuggets.errors import BackboneError, ConfigError
+from textnuggets.model.backbone import Backbone, backbone_window, build_backbone, load_backbone
+from textnuggets.model.card import model_card
+from textnuggets.model.checkpoint import check_checkpoint, load_config
+from textnuggets.model.decoding import reconstruct_all
+from textnuggets.model.encoding import Budget, encode_stream
+from textnuggets.model.feedback import Feedback
+from textnuggets.model.nuggets import Nuggets
+from textnuggets.model.pooling import gather_selected, mean_pool
+from textnuggets.model.residual import residual_bias
+from textnuggets.model.scoring import Scorer
+from textnuggets.model.selection import Candidates, Selection, get_selector, nugget_count
+from textnuggets.model.tokenizing import check_tokenizer, load_tokenizer, punctuation_ids
+from textnuggets.progress import Progress
+
+
+class GeneratedNuggets(NamedTuple):
+    """What the nugget generator makes of a batch."""
+
+    nuggets: Tensor  # (batch, k_max, d) Z; zero in unused slots
+    scores: Tensor  # (batch, k_max) of the chosen tokens
+    selection: Selection
+    token_scores: Tensor  # (batch, n) of all tokens
+
+
+@dataclass
+class NuggetOutput(ModelOutput):
+    """What `NuggetModel.forward` returns."""
+
+    loss: Tensor | None = None
+    """Mean negative log-likelihood of the target tokens, if labels were given (section 3.4)."""
+    logits: Tensor | None = None
+    """`(batch, targets, vocabulary)`, if labels were given."""
+    nuggets: Tensor | None = None
+    """`(batch, k_max, d)` Z."""
+    positions: Tensor | None = None
+    """`(batch, k_max)` the chosen tokens."""
+    kept: Tensor | None = None
+    """`(batch, k_max)` False on padding."""
+    token_scores: Tensor | None = None
+    """`(batch, n)` s, of every token."""
+
+
+class NuggetModel(PreTrainedModel):
+    """A backbone that turns text into nuggets and, if it has a decoder, back."""
+
+    config_class = NuggetConfig
+    base_model_prefix = "nugget"
+    main_input_name = "input_ids"
+    _supports_sdpa = True
+    _supports_flash_attn = True  # encoders; `Backbone` refuses it where a bias must be carried
+
+    def __init__(self, config: NuggetConfig, backbone: nn.Module | None = None) -> None:
+        super().__init__(config)
+        if config.backbone is None:
+            raise ConfigError("this NuggetConfig has no backbone: use NuggetModel.from_backbone.")
+        if backbone is None:
+            attention = config._attn_implementation
+            backbone = build_backbone(config.backbone, attn_implementation=attention)
+        self.backbone = backbone
+        self.view = Backbone(backbone)
+        learns = config.selector == "learned"
+        self.view.check_layer(config.scorer_layer, config.feedback)
+        self.selector = get_selector(config.selector)
+        self.scorer = Scorer(self.view.hidden_size) if learns else None
+        self.feedback = Feedback(self.view.hidden_size) if config.feedback else None
+        self.value = nn.Linear(self.view.hidden_size, self.view.hidden_size, bias=False)
+        self._tokenizer: Any = None
+        self.post_init()
+        self._freeze()
+
+    # ---------------------------------------------------------------- making and keeping
+
+    @classmethod
+    def from_backbone(
+        cls,
+        backbone: str | Path | PreTrainedConfig,
+        config: NuggetConfig | None = None,
+        tokenizer: Any = None,
+        **options: Any,
+    ) -> Self:
+        """An untrained nugget model on a pretrained backbone, or on a configuration.
+
+        Args:
+            backbone: Hub id, folder, or a transformers configuration (random weights).
+            config: Nugget settings; the defaults are the paper's.
+            tokenizer: A fast tokenizer; needed with a configuration, else loaded with the backbone.
+            options: For transformers' `from_pretrained`: `dtype`, `attn_implementation`, ...
+        """
+        config = deepcopy(config) if config else NuggetConfig()
+        get_selector(config.selector)  # before anything large is loaded
+        if isinstance(backbone, PreTrainedConfig):
+            loaded = build_backbone(backbone, **options)
+        else:
+            name = config.backbone_name = str(backbone)
+            backbone_config = load_config(name)
+            tokenizer = tokenizer or load_tokenizer(name, backbone_config.model_type)
+            loaded = load_backbone(name, backbone_config, **options)
+        config.backbone = loaded.config
+        if tokenizer is not None:
+            config.punctuation_ids = punctuation_ids(check_tokenizer(tokenizer, "this backbone"))
+        model = cls(config, loaded)
+        model._tokenizer = tokenizer
+        return model.to(loaded.dtype).eval()
+
+    @classmethod
+    def from_pretrained(cls, name: str | Path, *args: Any, **options: Any) -> Self:  # type: ignore[override]
+        """A saved nugget model, from a folder or a hub id, with its tokenizer."""
+        check_checkpoint(str(name))
+        loaded: Any = super().from_pretrained(str(name), *args, use_safetensors=True, **options)
+        model = loaded[0] if isinstance(loaded, tuple) else loaded  # output_loading_info=True
+        model._tokenizer = load_tokenizer(str(name), NuggetConfig.model_type)
+        model.view.load_generation_config(str(name))
+        model._freeze()
+        return loaded
+
+    def save_pretrained(self, path: str | Path, **options: Any) -> None:  # type: ignore[override]
+        """Write `config.json`, safetensors, the tokenizer and a model card."""
+        super().save_pretrained(str(path), **options)
+        if self._tokenizer is not None:
+            self._tokenizer.save_pretrained(str(path))
+        self.view.save_generation_config(Path(path))
+        (Path(path) / "README.md").write_text(model_card(self.config), encoding="utf-8")
+
+    def push_to_hub(self, repo_id: str, private: bool | None = None, token: str | None = None) -> str:  # type: ignore[override]
+        """Upload everything `save_pretrained` writes, model card included; returns the address."""
+        api = HfApi(token=token)
+        repo_id = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
+        with TemporaryDirectory() as folder:
+            self.save_pretrained(folder)
+            return str(api.upload_folder(repo_id=repo_id, folder_path=folder).commit_url)
+
+    @property
+    def tokenizer(self) -> Any:
+        """The backbone's tokenizer."""
+        if self._tokenizer is None:
+            raise ConfigError("this model has no tokenizer: pass one to NuggetModel.from_backbone.")
+        return self._tokenizer
+
+    @property
+    def pad_id(self) -> int:
+        """The id padding is filled with; attention never sees it."""
+        return int(self.view.config.pad_token_id or 0)
+
+    @property
+    def window(self) -> int:
+        """The most tokens encoded at once, special ones included."""
+        own = backbone_window(self.view.config)
+        return own if self.config.window is None else min(own, self.config.window)
+
+    @property
+    def decoder_window(self) -> int:
+        """The most tokens decoded at once."""
+        return backbone_window(self.view.config)
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """The scorer starts small and random; W^V as the identity and feedback as nothing, so that
+        an untrained nugget is exactly the backbone's hidden state."""
+        if isinstance(module, Scorer):
+            for layer in (module.hidden, module.out):
+                init.normal_(layer.weight, std=0.02)
+                init.zeros_(layer.bias)
+        elif isinstance(module, Feedback):
+            init.zeros_(module.types.weight)
+        elif module is getattr(self, "value", None):
+            init.eye_(module.weight)
+
+    def _freeze(self) -> None:
+        """Fix the embeddings and the bottom l layers, if the configuration says so (section 3.3)."""
+        if self.config.freeze:
+            for module in self.view.below(self.config.scorer_layer):
+                module.requires_grad_(False)
+
+    def train(self, mode: bool = True) -> Self:
+        """Training mode; frozen layers keep dropout off, so that the scorer sees fixed features."""
+        super().train(mode)
+        if mode and self.config.freeze:
+            self.view.set_training_above(self.config.scorer_layer, mode)
+        return self
+
+    # ---------------------------------------------------------------- section 3, on tensors
+
+    def generate_nuggets(
+        self,
+        input_ids: Tensor,
+        mask: Tensor,
+        count: Tensor,
+        sentence_ends: Tensor | None = None,
+    ) -> GeneratedNuggets:
+        """Nugget(X): score at layer l, choose, inform layer l + 1, take the last layer (Eqs. 2-3, 6-7).
+
+        Args:
+            input_ids: `(batch, n)`.
+            mask: `(batch, n)` True on real tokens.
+            count: `(batch,)` the k of each text.
+            sentence_ends: `(batch, n)` True on sentences' last tokens, for that selector.
+        """
+        found: list[tuple[Tensor, Selection]] = []
+
+        def score_and_choose(hidden_states: Tensor) -> Tensor:
+            if self.scorer is None:  # a rule chooses; nothing is added to cross-attention
+                scores = torch.zeros_like(mask, dtype=torch.float32)
+            else:
+                scores = self.scorer(hidden_states)
+            selection = self.selector(
+                Candidates(
+                    scores=scores.detach(),
+                    mask=mask,
+                    count=count,
+                    punctuation=self._punctuation(input_ids),
+                    sentence_ends=torch.zeros_like(mask) if sentence_ends is None else sentence_ends,
+                )
+            )
+            found.append((scores, selection))
+            if self.feedback is None:
+                return hidden_states
+            return self.feedback(hidden_states, selection.marks(mask.shape[1]))
+
+        hidden_states = self.view.encode(input_ids, mask, self.config.scorer_layer, score_and_choose)
+        ((scores, selection),) = found
+        if self.config.selector == "mean":
+            chosen = mean_pool(hidden_states, mask)
+        else:
+            chosen = gather_selected(hidden_states, selection)
+        nuggets = self.value(chosen)  # Z = X' W^V (Eq. 3)
+        return GeneratedNuggets(nuggets, scores.gather(1, selection.positions), selection, scores)
+
+    def _punctuation(self, input_ids: Tensor) -> Tensor:
+        ids = torch.tensor(self.config.punctuation_ids, device=input_ids.device)
+        return torch.isin(input_ids, ids)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        sentence_ends: Tensor | None = None,
+        ratio: float | None = None,
+        max_vectors: int | None = None,
+        residual: ResidualMode | None = None,
+    ) -> NuggetOutput:
+        """Nuggets of a batch and, with labels, the loss of decoding them (section 3.4).
+
+        Args:
+            input_ids: `(batch, n)`.
+            attention_mask: `(batch, n)` 1 on real tokens; all of them by default.
+            labels: `(batch, targets)` the text to decode; -100 does not count.
+            sentence_ends: `(batch, n)` True on sentences' last tokens, for that selector.
+            ratio: Compression ratio; the configuration's by default.
+            max_vectors: A number of nuggets instead of a ratio.
+            residual: Another residual mode than the configuration's, such as `off` to ablate s.
+        """
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        mask = mask.bool()
+        budget = Budget.of(ratio, max_vectors, self.config.ratio)
+        count = nugget_count(mask.sum(-1), budget.ratio)
+        if budget.max_vectors is not None:
+            count = count.clamp(max=budget.max_vectors)
+        generated = self.generate_nuggets(input_ids, mask, count, sentence_ends)
+        output = NuggetOutput(
+            nuggets=generated.nuggets,
+            positions=generated.selection.positions,
+            kept=generated.selection.kept,
+            token_scores=generated.token_scores,
+        )
+        if labels is not None:
+            if not self.view.family.decodes:
+                raise BackboneError(f"a {self.view.config.model_type} backbone has no decoder for labels.")
+            bias = residual_bias(
+                generated.scores,
+                generated.selection.kept,
+                residual or self.config.residual,
+                self.view.residual_scale,
+                generated.nuggets.dtype,
+            )
+            output.loss, output.logits = self.view.decode(generated.nuggets, bias, labels)
+        return output
+
+    # ---------------------------------------------------------------- text in, text out
+
+    @overload
+    def encode(self, texts: str, **options: Any) -> Nuggets: ...
+    @overload
+    def encode(self, texts: Iterable[str], **options: Any) -> list[Nuggets]: ...
+    def encode(
+        self, texts: str | Iterable[str], show_progress: bool = False, **options: Any
+    ) -> Nuggets | list[Nuggets]:
+        """Turn texts into nuggets, in the order given; one text gives one `Nuggets`.
+
+        Takes the options of `encode_iter`, which see.
+        """
+        if isinstance(texts, str):
+            return next(self.encode_iter([texts], **options))
+        total = len(texts) if hasattr(texts, "__len__") else None
+        found = []
+        with Progress("encode", total, show_progress) as progress:
+            for nuggets in self.encode_iter(texts, **options):
+                found.append(nuggets)
+                progress.add(1)
+        return found
+
+    def encode_iter(
+        self,
+        texts: Iterable[str],
+        ratio: float | None = None,
+        max_vectors: int | None = None,
+        batch_size: int = 32,
+        dtype: str = "float32",
+    ) -> Iterator[Nuggets]:
+        """Like `encode`, one by one: a generator of any size streams through in bounded memory.
+
+        Args:
+            texts: Any iterable of strings.
+            ratio: Compression ratio; the model's own by default.
+            max_vectors: At most this many nuggets a text, instead of a ratio.
+            batch_size: Windows encoded together.
+            dtype: Of the vectors that come back: float32, float16 or float64.
+        """
+        if batch_size < 1:
+            raise ConfigError(f"batch_size must be at least 1, got {batch_size}.")
+        if dtype not in ("float32", "float16", "float64"):
+            raise ConfigError(f"dtype must be float32, float16 or float64, got {dtype!r}.")
+        budget = Budget.of(ratio, max_vectors, self.config.ratio)
+        return encode_stream(self, texts, budget, batch_size, np.dtype(dtype))
+
+    def reconstruct(
+        self,
+        nuggets: Nuggets | Iterable[Nuggets],
+        num_beams: int = 5,
+        batch_size: int = 16,
+        residual: ResidualMode | None = None,
+        show_progress: bool = False,
+        **options: Any,
+    ) -> str | list[str]:
+        """Decode nuggets back into text, or into its translation if the model was trained to.
+
+        Args:
+            nuggets: What `encode` returned.
+            num_beams: Beam width; 1 is greedy.
+            batch_size: Windows decoded together.
+            residual: Another residual mode than the model's, such as `off` to ablate the scores.
+            show_progress: Whether to report on standard error.
+            options: For transformers' `generate`.
+        """
+        alone = isinstance(nuggets, Nuggets)
+        items = [nuggets] if isinstance(nuggets, Nuggets) else list(nuggets)
+        options = {"num_beams": num_beams, "do_sample": False, **options}
+        total = sum(len(item.windows) for item in items)
+        with Progress("reconstruct", total, show_progress) as progress, self.evaluating():
+            texts = reconstruct_all(
+                self, items, batch_size, residual or self.config.residual, progress, options
+            )
+        return texts[0] if alone else texts
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Evaluation mode for as long as it lasts, then what it was before."""
+        training = self.training
+        self.eval()
+        try:
+            yield
+        finally:
+            self.train(training)
+
+
+AutoConfig.register(NuggetConfig.model_type, NuggetConfig)
+AutoModel.register(NuggetConfig, NuggetModel)

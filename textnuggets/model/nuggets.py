@@ -1,0 +1,83 @@
+"""Nuggets: what a text becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textnuggets.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class Nuggets:
+    """The k vectors of one text, in reading order, and where each of them comes from."""
+
+    vectors: NDArray[np.floating]
+    """`(k, d)` the nuggets Z."""
+    scores: NDArray[np.float32]
+    """`(k,)` what the scorer gave each of them; zeros where a rule chose."""
+    positions: NDArray[np.int64]
+    """`(k,)` token index in the whole text, special tokens counted."""
+    spans: NDArray[np.int64]
+    """`(k, 2)` characters of the chosen token in the text that was given."""
+    tokens: tuple[str, ...]
+    """`k` the chosen tokens as the text writes them; special ones by name."""
+    windows: NDArray[np.int64]
+    """`(w, 4)` per window encoded: number of nuggets, number of tokens, first and last character."""
+
+    def __post_init__(self) -> None:
+        k = len(self.vectors)
+        lengths = {
+            "scores": len(self.scores),
+            "positions": len(self.positions),
+            "spans": len(self.spans),
+            "tokens": len(self.tokens),
+            "windows": int(self.windows[:, 0].sum()),
+        }
+        for name, length in lengths.items():
+            if length != k:
+                raise InputError(f"nuggets with {k} vectors cannot have {length} {name}.")
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    def __repr__(self) -> str:
+        k, d = self.vectors.shape
+        shown = " ".join(self.tokens[:12]) + (" ..." if k > 12 else "")
+        return f"Nuggets({k} of {self.token_count} tokens, {d} dimensions: {shown})"
+
+    @property
+    def token_count(self) -> int:
+        """n, the number of tokens of the text, special ones included."""
+        return int(self.windows[:, 1].sum())
+
+    @property
+    def segments(self) -> NDArray[np.int64]:
+        """`(k, 2)` the stretch each nugget closes: from the previous nugget's end to its own."""
+        ends = self.spans[:, 1]
+        return np.stack([np.concatenate([[0], ends[:-1]]), ends], axis=1)
+
+    @classmethod
+    def concat(cls, parts: Sequence[Nuggets]) -> Nuggets:
+        """Join the nuggets of consecutive stretches of one text.
+
+        Spans must refer to the whole text already; token positions are counted on.
+        """
+        if not parts:
+            raise InputError("nothing to concatenate: give at least one Nuggets.")
+        if len(parts) == 1:
+            return parts[0]
+        offsets = np.cumsum([0, *(part.token_count for part in parts[:-1])])
+        return cls(
+            vectors=np.concatenate([part.vectors for part in parts]),
+            scores=np.concatenate([part.scores for part in parts]),
+            positions=np.concatenate(
+                [part.positions + offset for part, offset in zip(parts, offsets, strict=True)]
+            ),
+            spans=np.concatenate([part.spans for part in parts]),
+            tokens=tuple(token for part in parts for token in part.tokens),
+            windows=np.concatenate([part.windows for part in parts]),
+        )

@@ -1,0 +1,108 @@
+"""Tokenizers that know where each token stands in the text.
+
+Every supported family has a fast tokenizer in transformers, except Marian, whose tokenizer is
+made of two SentencePiece models without offsets: for it an equivalent one is built here.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import hf_hub_download
+from huggingface_hub.errors import EntryNotFoundError
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers.processors import TemplateProcessing
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from textnuggets.errors import BackboneError, MissingExtraError
+
+UNREACHABLE = -1000.0  # score of pieces only the target side uses; better than unknown, no more
+
+
+def load_tokenizer(name: str, model_type: str) -> PreTrainedTokenizerFast:
+    """The tokenizer of a backbone or nugget model, from a folder or a hub id."""
+    if model_type == "marian" and _fetch(name, "tokenizer.json") is None:
+        source, vocabulary = _fetch(name, "source.spm"), _fetch(name, "vocab.json")
+        if source is None or vocabulary is None:
+            raise BackboneError(
+                f"{name!r} has no tokenizer: a Marian model needs source.spm and vocab.json beside it."
+            )
+        tokenizer = build_marian_tokenizer(source, vocabulary)
+    else:
+        tokenizer = AutoTokenizer.from_pretrained(name)
+    return check_tokenizer(tokenizer, name)
+
+
+def check_tokenizer(tokenizer: Any, name: str) -> PreTrainedTokenizerFast:
+    """The tokenizer itself, if it can do what nuggets need."""
+    if not isinstance(tokenizer, PreTrainedTokenizerFast):
+        raise BackboneError(
+            f"the tokenizer of {name!r} ({type(tokenizer).__name__}) gives no character offsets: "
+            f"save a fast one (tokenizer.json) beside the model."
+        )
+    if not tokenizer("").input_ids:
+        raise BackboneError(
+            f"the tokenizer of {name!r} adds no special token, so an empty text has no token at all: "
+            f"give it a post-processor that ends a text with {tokenizer.eos_token or 'EOS'!r}."
+        )
+    return tokenizer
+
+
+def punctuation_ids(tokenizer: PreTrainedTokenizerFast) -> list[int]:
+    """Ids of the comma and the period, alone or at a word's start, for the chunking selector."""
+    found = [
+        index
+        for token, index in tokenizer.get_vocab().items()
+        if token.lstrip("\u2581\u0120").removeprefix("##") in {",", "."}
+    ]
+    return sorted(found)
+
+
+def build_marian_tokenizer(source: Path, vocabulary: Path) -> PreTrainedTokenizerFast:
+    """A fast tokenizer that encodes as `MarianTokenizer` does, with offsets.
+
+    Args:
+        source: The SentencePiece model of the source language: pieces, scores, normalization.
+        vocabulary: `vocab.json`, the joint ids of both languages.
+    """
+    try:
+        from sentencepiece import sentencepiece_model_pb2
+    except ImportError as error:
+        raise MissingExtraError("sentencepiece", "marian", "a Marian backbone") from error
+    proto = sentencepiece_model_pb2.ModelProto.FromString(source.read_bytes())
+    ids: dict[str, int] = json.loads(vocabulary.read_text(encoding="utf-8"))
+    scores = {piece.piece: piece.score for piece in proto.pieces if piece.type == piece.NORMAL}
+    pieces = sorted(ids, key=ids.__getitem__)
+    tokenizer = Tokenizer(
+        models.Unigram(
+            [(piece, scores.get(piece, UNREACHABLE)) for piece in pieces], ids["<unk>"], False
+        )
+    )
+    charsmap = proto.normalizer_spec.precompiled_charsmap
+    steps = [normalizers.Precompiled(charsmap)] if charsmap else []
+    tokenizer.normalizer = normalizers.Sequence(
+        [*steps, normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    end = ids["</s>"]
+    tokenizer.post_processor = TemplateProcessing(single="$A </s>", special_tokens=[("</s>", end)])
+    tokenizer.add_special_tokens(
+        [AddedToken(token, special=True, normalized=False) for token in ("</s>", "<unk>", "<pad>")]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token="</s>", unk_token="<unk>", pad_token="<pad>"
+    )
+
+
+def _fetch(name: str, file: str) -> Path | None:
+    """The path of one file of a folder or hub repository; None where it has no such file."""
+    folder = Path(name)
+    if folder.is_dir():
+        return folder / file if (folder / file).is_file() else None
+    try:
+        return Path(hf_hub_download(name, file))
+    except EntryNotFoundError:
+        return None

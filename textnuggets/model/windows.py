@@ -1,0 +1,159 @@
+"""Texts into windows the encoder can see at once: nothing is truncated.
+
+A text that fits is one window. A longer one is cut at sentence ends into as few windows as hold
+it, each tokenized on its own as if it had been given alone; spans keep referring to the whole text.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from textnuggets.text.sentences import sentence_spans
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One run of tokens and the stretch `text[start:end]` it was made from."""
+
+    text: str
+    """The whole text, not only this stretch of it."""
+    start: int
+    end: int
+    encoding: Any
+    """The `tokenizers.Encoding` of the stretch."""
+
+    @property
+    def ids(self) -> list[int]:
+        """Token ids, special ones included."""
+        ids: list[int] = self.encoding.ids
+        return ids
+
+    def span(self, position: int) -> tuple[int, int]:
+        """Characters of the token at `position` in the whole text, without white space before it.
+
+        Special tokens have no characters: the one that opens a window stands at its start, those
+        that close it at its end.
+        """
+        chars = self.encoding.token_to_chars(position)
+        if chars is None:
+            edge = self.start if position == 0 and len(self.encoding) > 1 else self.end
+            return edge, edge
+        start, end = self.start + chars[0], self.start + chars[1]
+        while start < end and self.text[start].isspace():
+            start += 1
+        return start, end
+
+    def surface(self, position: int) -> str:
+        """The token as it is written in the text; a special token by its name."""
+        start, end = self.span(position)
+        return self.text[start:end] or self.encoding.tokens[position]
+
+    def sentence_ends(self) -> list[bool]:
+        """True on the last token of every sentence of this window."""
+        ends = [self.start + end for _, end in sentence_spans(self.text[self.start : self.end])]
+        marks = [False] * len(self.encoding)
+        previous = -1  # the last ordinary token that was seen
+        for position, special in enumerate(self.encoding.special_tokens_mask):
+            if special:
+                continue
+            start, _ = self.span(position)
+            if previous >= 0 and ends and start >= ends[0]:
+                marks[previous] = True
+                del ends[: bisect_right(ends, start)]
+            previous = position
+        if previous >= 0:
+            marks[previous] = True
+        return marks
+
+
+def cut_into_windows(tokenizer: Any, texts: Sequence[str], limit: int) -> list[list[Window]]:
+    """Tokenize texts into windows of at most `limit` tokens, special ones included."""
+    return [
+        [Window(text, 0, len(text), encoding)]
+        if len(encoding) <= limit
+        else _cut(tokenizer, text, encoding, limit)
+        for text, encoding in zip(texts, _tokenize(tokenizer, texts), strict=True)
+    ]
+
+
+def _tokenize(tokenizer: Any, texts: Sequence[str]) -> list[Any]:
+    """The `tokenizers.Encoding` of every text, untruncated, with its special tokens."""
+    batch = tokenizer(
+        list(texts), truncation=False, padding=False, return_attention_mask=False, verbose=False
+    )
+    encodings: list[Any] = batch.encodings
+    return encodings
+
+
+def _cut(tokenizer: Any, text: str, encoding: Any, limit: int) -> list[Window]:
+    """Cut one text at sentence ends so that every part has at most `limit` tokens."""
+    room = limit - sum(encoding.special_tokens_mask)
+    starts = [
+        start
+        for (start, _), special in zip(
+            encoding.offsets, encoding.special_tokens_mask, strict=True
+        )
+        if not special
+    ]
+    pending = _pack_sentences(text, starts, room)
+    windows: list[Window] = []
+    while pending:
+        stretches = [_strip(text, start, end) for start, end in pending]
+        encodings = _tokenize(tokenizer, [text[start:end] for start, end in stretches])
+        again: list[tuple[int, int]] = []
+        for (start, end), part in zip(stretches, encodings, strict=True):
+            if len(part) <= limit:
+                windows.append(Window(text, start, end, part))
+            else:
+                # Cut from its context a stretch may need a few tokens more: halve it.
+                middle = _break_near(text, start, end, (start + end) // 2)
+                again += [(start, middle), (middle, end)]
+        pending = again
+    return sorted((w for w in windows if w.end > w.start), key=lambda window: window.start)
+
+
+def _pack_sentences(text: str, starts: list[int], room: int) -> list[tuple[int, int]]:
+    """Join adjacent sentences while they hold at most `room` tokens; `starts` are tokens' offsets."""
+
+    def tokens_before(offset: int) -> int:
+        return bisect_right(starts, offset - 1)
+
+    packed: list[tuple[int, int]] = []
+    begin, stop = 0, 0  # the stretch being filled
+    for sentence_start, sentence_end in sentence_spans(text):
+        if tokens_before(sentence_end) - tokens_before(begin) <= room:
+            stop = sentence_end
+            continue
+        if stop > begin:
+            packed.append((begin, stop))
+            begin = stop
+        # A sentence that alone is too long is cut between words.
+        while (first := tokens_before(begin)) + room < tokens_before(sentence_end):
+            cut = _break_near(text, begin, sentence_end, starts[first + room])
+            packed.append((begin, cut))
+            begin = cut
+        stop = sentence_end
+    if stop > begin:
+        packed.append((begin, stop))
+    return packed
+
+
+def _break_near(text: str, start: int, end: int, target: int) -> int:
+    """The end of the last word before `target`, or `target` itself in text without spaces."""
+    target = min(max(target, start + 1), end - 1)
+    for cut in range(target, max(start, target - 100), -1):
+        if text[cut - 1].isspace():
+            return cut
+    return target
+
+
+def _strip(text: str, start: int, end: int) -> tuple[int, int]:
+    """The stretch without white space around it."""
+    while start < end and text[start].isspace():
+        start += 1
+    while end > start and text[end - 1].isspace():
+        end -= 1
+    return start, end

@@ -1,0 +1,1 @@
+"""Comparing and finding texts by their nuggets."""

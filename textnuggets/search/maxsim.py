@@ -1,0 +1,82 @@
+"""Mean-MaxSim: how well a document answers each nugget of a query (Eq. 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textnuggets.errors import InputError
+from textnuggets.model.nuggets import Nuggets
+
+Vectors = Nuggets | NDArray[np.floating]
+BLOCK = 16_000_000  # cosines held at a time: 64 MB
+
+
+def maxsim(query: Vectors | Sequence[Vectors], document: Vectors | Sequence[Vectors]) -> Any:
+    """The mean over query vectors of the best cosine with a document vector (Eq. 9).
+
+    Args:
+        query: `Nuggets` or a `(k, d)` array; or a list of them.
+        document: The same.
+
+    Returns:
+        A float for one query and one document; else an array with one axis for each list:
+        `(queries, documents)`, `(queries,)` or `(documents,)`.
+    """
+    queries, one_query = _as_list(query, "query")
+    documents, one_document = _as_list(document, "document")
+    if not queries or not documents:
+        return np.zeros((len(queries), len(documents)), dtype=np.float32)
+    widths = sorted({item.shape[1] for item in (*queries, *documents)})
+    if len(widths) > 1:
+        raise InputError(f"vectors of {widths} dimensions do not compare: different models made them.")
+    matrix = _maxsim_matrix(queries, documents)
+    if one_query and one_document:
+        return float(matrix[0, 0])
+    if one_query:
+        return matrix[0]
+    return matrix[:, 0] if one_document else matrix
+
+
+def _maxsim_matrix(
+    queries: list[NDArray[np.float32]], documents: list[NDArray[np.float32]]
+) -> NDArray[np.float32]:
+    """All queries against all documents, a block of documents at a time."""
+    stacked = np.concatenate(queries)  # (all query vectors, d)
+    lengths = np.array([len(q) for q in queries])
+    starts = np.cumsum([0, *lengths[:-1]])
+    scores = np.empty((len(queries), len(documents)), dtype=np.float32)
+    most = max(1, BLOCK // len(stacked))  # document vectors a block
+    first = 0
+    while first < len(documents):
+        last, size = first + 1, len(documents[first])
+        while last < len(documents) and size + len(documents[last]) <= most:
+            size += len(documents[last])
+            last += 1
+        block = documents[first:last]
+        cosines = stacked @ np.concatenate(block).T
+        edges = np.cumsum([0, *(len(d) for d in block[:-1])])
+        best = np.maximum.reduceat(cosines, edges, axis=1)  # (all query vectors, block)
+        scores[:, first:last] = np.add.reduceat(best, starts, axis=0) / lengths[:, None]
+        first = last
+    return scores
+
+
+def _as_list(
+    vectors: Vectors | Sequence[Vectors], name: str
+) -> tuple[list[NDArray[np.float32]], bool]:
+    """Unit vectors of each text, and whether a single text was given."""
+    single = isinstance(vectors, (Nuggets, np.ndarray))
+    items = [vectors] if single else list(vectors)
+    return [_unit(item, f"{name} {i}") for i, item in enumerate(items)], single
+
+
+def _unit(vectors: Any, name: str) -> NDArray[np.float32]:
+    array = np.asarray(vectors.vectors if isinstance(vectors, Nuggets) else vectors, np.float32)
+    if array.ndim != 2 or not len(array):
+        raise InputError(f"{name} must be (k, d) vectors with k > 0, got shape {array.shape}.")
+    norms = np.linalg.norm(array, axis=1, keepdims=True)
+    return array / np.maximum(norms, np.finfo(np.float32).tiny)

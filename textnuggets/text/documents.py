@@ -1,0 +1,161 @@
+"""Texts from files: .txt, .jsonl, .parquet, gzipped or not, or standard input.
+
+A bad line is reported by file and number, and can be skipped without losing the others.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from textnuggets.errors import InputError
+
+FORMATS = ".txt, .jsonl or .parquet (the first two also .gz), or '-' for standard input"
+
+
+class Document(NamedTuple):
+    """One text and its name."""
+
+    id: str
+    text: str
+
+
+BadLine = Callable[[InputError], None]
+
+
+def raise_bad_line(error: InputError) -> None:
+    """What happens to a bad line unless something else is asked for."""
+    raise error
+
+
+def read_documents(source: str, on_bad: BadLine = raise_bad_line) -> Iterator[Document]:
+    """Stream the texts of a file.
+
+    Args:
+        source: A path. `.txt` has one text a line, whose id is the line number from 1; `.jsonl`
+            has a `text` and perhaps an `id` on each line; `.parquet` the same as columns.
+            `-` reads standard input: JSON lines if the first line is an object, else plain.
+        on_bad: Called with an InputError for each line that cannot be used; raises it by default.
+    """
+    if source == "-":
+        yield from _standard_input(on_bad)
+        return
+    path = Path(source)
+    kind = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+    if kind not in {".txt", ".jsonl", ".parquet"} or (kind == ".parquet" and path.suffix == ".gz"):
+        raise InputError(f"{source}: cannot tell what {path.suffix or 'a file without suffix'!r} is: use {FORMATS}.")
+    if not path.is_file():
+        raise InputError(f"{source}: no such file.")
+    if kind == ".parquet":
+        yield from _parquet(path)
+        return
+    parse = _json_line if kind == ".jsonl" else _plain_line
+    with _open(path) as lines:
+        yield from _lines(lines, source, parse, on_bad)
+
+
+Parse = Callable[[bytes, int], Document]
+
+
+def _standard_input(on_bad: BadLine) -> Iterator[Document]:
+    stream = sys.stdin.buffer
+    first = stream.readline()
+    if not first:
+        return
+
+    def lines() -> Iterator[bytes]:
+        yield first
+        yield from stream
+
+    parse = _json_line if first.lstrip().startswith(b"{") else _plain_line
+    yield from _lines(lines(), "standard input", parse, on_bad)
+
+
+def _lines(
+    lines: Iterator[bytes] | IO[bytes], source: str, parse: Parse, on_bad: BadLine
+) -> Iterator[Document]:
+    """Parse each line, so that one that fails is named and does not end the others."""
+    number = 0
+    stream = iter(lines)
+    while True:
+        number += 1
+        try:
+            line = next(stream)
+        except StopIteration:
+            return
+        except (EOFError, OSError) as error:  # a damaged .gz cannot be read on
+            raise InputError(f"{source}, line {number}: {error}.") from error
+        try:
+            document = parse(line, number)
+        except InputError as error:
+            on_bad(InputError(f"{source}, line {number}: {error}"))
+        else:
+            yield document
+
+
+def _plain_line(line: bytes, number: int) -> Document:
+    text = _decode(line.rstrip(b"\r\n"))
+    return Document(str(number), text.removeprefix("\ufeff") if number == 1 else text)
+
+
+def _json_line(line: bytes, number: int) -> Document:
+    try:
+        record = json.loads(_decode(line).removeprefix("\ufeff"))
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise InputError(f"not JSON ({error}).") from error
+    if not isinstance(record, dict):
+        raise InputError(f"a JSON object with a 'text' is needed, not {type(record).__name__}.")
+    text, name = record.get("text"), record.get("id", number)
+    if not isinstance(text, str):
+        found = f"is {type(text).__name__}" if "text" in record else "is missing"
+        raise InputError(f"the field 'text' {found}; it must be a string.")
+    if isinstance(name, bool) or not isinstance(name, (str, int)):
+        raise InputError(f"the field 'id' is {type(name).__name__}; it must be a string or number.")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:  # "\ud800" is valid JSON, but no text
+        raise InputError(f"the field 'text' holds half a surrogate pair ({error.reason}).") from error
+    return Document(str(name), text)
+
+
+def _decode(line: bytes) -> str:
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"not UTF-8 (byte {error.start + 1}: {error.reason}).") from error
+
+
+def _parquet(path: Path) -> Iterator[Document]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(path)
+    except pa.ArrowInvalid as error:
+        raise InputError(f"{path}: not a Parquet file ({str(error).splitlines()[0]}).") from error
+    with file:
+        names = file.schema_arrow.names
+        if "text" not in names:
+            raise InputError(f"{path}: no column 'text', only {', '.join(names)}.")
+        columns = ["text", "id"] if "id" in names else ["text"]
+        number = 0
+        for batch in file.iter_batches(batch_size=1024, columns=columns):
+            texts = batch.column("text").to_pylist()
+            ids = batch.column("id").to_pylist() if "id" in names else [None] * len(texts)
+            for text, name in zip(texts, ids, strict=True):
+                number += 1
+                if not isinstance(text, str):
+                    raise InputError(f"{path}, row {number}: 'text' is {type(text).__name__}.")
+                yield Document(str(number if name is None else name), text)
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[IO[bytes]]:
+    opened: IO[bytes] = gzip.open(path) if path.suffix == ".gz" else path.open("rb")  # type: ignore[assignment]
+    with opened:
+        yield opened
