@@ -38,6 +38,4 @@ class MissingExtraError(TextnuggetsError, ImportError):
     """An optional dependency is missing; the message holds the line that installs it."""
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
-        super().__init__(
-            f"{purpose} needs the package {package!r}: pip install 'textnuggets[{extra}]'"
-        )
+        super().__init__(f"{purpose} needs the package {package!r}: pip install 'textnuggets[{extra}]'")

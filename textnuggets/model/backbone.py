@@ -88,20 +88,18 @@ def backbone_window(config: PreTrainedConfig) -> int:
     return limit - config.pad_token_id - 1 if family.padded_positions else limit
 
 
-def build_backbone(config: PreTrainedConfig, **options: Any) -> nn.Module:
+def build_backbone(config: PreTrainedConfig, **options: Any) -> Any:
     """A backbone with random weights."""
     family = find_family(config)
     auto = AutoModelForSeq2SeqLM if family.decodes else AutoModel
     return auto.from_config(config, **dict(family.options), **options)
 
 
-def load_backbone(name: str, config: PreTrainedConfig, **options: Any) -> nn.Module:
+def load_backbone(name: str, config: PreTrainedConfig, **options: Any) -> Any:
     """A pretrained backbone from a folder or hub id; safetensors only, no code from elsewhere."""
     family = find_family(config)
     auto = AutoModelForSeq2SeqLM if family.decodes else AutoModel
-    return auto.from_pretrained(
-        name, config=config, use_safetensors=True, **dict(family.options), **options
-    )
+    return auto.from_pretrained(name, config=config, use_safetensors=True, **dict(family.options), **options)
 
 
 class Backbone:
@@ -126,7 +124,7 @@ class Backbone:
         self.layers = layers
         # LayerDrop would skip layer l, and the scorer with it, at random.
         if getattr(self.encoder, "layerdrop", 0):
-            self.encoder.layerdrop = 0.0  # type: ignore[assignment]
+            self.encoder.layerdrop = 0.0
 
     @property
     def hidden_size(self) -> int:
@@ -135,7 +133,7 @@ class Backbone:
 
     @property
     def residual_scale(self) -> float:
-        """1 / sqrt(d) of Eq. 4, where d is the width of one attention head."""
+        """1 / sqrt(d) of Eq. 5, where d is the width of one attention head."""
         if not self.family.scales_attention:
             return 1.0
         return float((self.config.d_model // self.config.decoder_attention_heads) ** -0.5)

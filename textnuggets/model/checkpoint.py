@@ -17,13 +17,16 @@ if TYPE_CHECKING:
 SHIPPED = Path(__file__).parent.parent / "models"  # the checkpoints that come with the package
 
 
-def load(name: str | Path | None = None, **options: Any) -> NuggetModel:
+def load(name: str | Path | None = None, device: str | None = None, **options: Any) -> NuggetModel:
     """A nugget model that is ready to use.
 
     Args:
         name: A folder or hub id; None is the model that comes with the package.
-        options: For transformers' `from_pretrained`: `dtype`, `device_map`, `attn_implementation`.
+        device: Where it runs; a GPU if there is one, by default.
+        options: For transformers' `from_pretrained`: `dtype`, `attn_implementation`, ...
     """
+    import torch
+
     from textnuggets.model.modeling import NuggetModel
 
     if name is None:
@@ -33,7 +36,11 @@ def load(name: str | Path | None = None, **options: Any) -> NuggetModel:
                 "no checkpoint comes with this version of textnuggets yet: give load() a folder or "
                 "hub id of a nugget model, or start one with NuggetModel.from_backbone()."
             )
-    return NuggetModel.from_pretrained(name, **options)
+    if device is None:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    model = NuggetModel.from_pretrained(name, **options)
+    model.to(device)  # type: ignore[arg-type]
+    return model
 
 
 def load_config(name: str) -> PreTrainedConfig:

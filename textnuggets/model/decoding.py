@@ -95,9 +95,7 @@ def _decode_batch(
     with torch.inference_mode():
         generated = model.view.generate(
             vectors.to(device, dtype),
-            residual_bias(
-                scores.to(device), kept.to(device), residual, model.view.residual_scale, dtype
-            ),
+            residual_bias(scores.to(device), kept.to(device), residual, model.view.residual_scale, dtype),
             # The backbone's own default length would cut a long text, or pad out a short one.
             **{"max_new_tokens": min(room, model.decoder_window - 1), **options},
         )
@@ -108,8 +106,6 @@ def _decode_batch(
 def _join(nuggets: Nuggets, parts: list[str]) -> str:
     """Windows back into one text: a space where there was white space, nothing where there was none."""
     text = parts[0]
-    for part, before, after in zip(
-        parts[1:], nuggets.windows[:-1, 3], nuggets.windows[1:, 2], strict=True
-    ):
+    for part, before, after in zip(parts[1:], nuggets.windows[:-1, 3], nuggets.windows[1:, 2], strict=True):
         text += (" " if after > before else "") + part
     return text

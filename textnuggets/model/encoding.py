@@ -36,9 +36,7 @@ class Budget:
         if max_vectors is None:
             return cls(default if ratio is None else check_ratio(ratio))
         if ratio is not None:
-            raise ConfigError(
-                f"give ratio or max_vectors, not both (got {ratio} and {max_vectors})."
-            )
+            raise ConfigError(f"give ratio or max_vectors, not both (got {ratio} and {max_vectors}).")
         if isinstance(max_vectors, bool) or not isinstance(max_vectors, int) or max_vectors < 1:
             raise ConfigError(f"max_vectors must be a whole number from 1 up, got {max_vectors!r}.")
         return cls(1.0, max_vectors)
@@ -137,6 +135,7 @@ def _assemble(
     pooled: bool,
 ) -> Nuggets:
     """The Nuggets of one window; arrays are copied, so that the batch they come from can go."""
+    tokens: tuple[str, ...]
     if pooled:  # one vector that stands for all of the window
         spans, tokens = [(window.start, window.end)], (window.text[window.start : window.end],)
     else:

@@ -1,4 +1,4 @@
-"""Nugget feedback: the upper layers are told which tokens were picked (Eq. 7)."""
+"""Nugget feedback: the upper layers are told which tokens were picked (Eq. 8)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 
 class Feedback(nn.Module):
-    """`X^(l) + E`, where E holds one of two type embeddings, e^n (nugget) or e^o (other) (Eq. 7).
+    """`X^(l) + E`, where E holds one of two type embeddings, e^n (nugget) or e^o (other) (Eq. 8).
 
     Both start at zero, so that an untrained nugget model encodes exactly as its backbone does.
     """

@@ -1,12 +1,12 @@
 """NuggetModel: the paper's section 3 put together, and what a user calls.
 
-    tokens -> lower layers -> scores -> positions -> feedback -> upper layers -> W^V -> nuggets
-           -> residual bias -> decoder -> text
+tokens -> lower layers -> scores -> positions -> feedback -> upper layers -> W^V -> nuggets
+       -> residual bias -> decoder -> text
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from huggingface_hub import HfApi
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers import initialization as init
-from transformers.modeling_outputs import ModelOutput
+from transformers.utils.generic import ModelOutput
 
 from textnuggets.config import NuggetConfig, ResidualMode
 from textnuggets.errors import BackboneError, ConfigError
@@ -69,6 +69,7 @@ class NuggetOutput(ModelOutput):
 class NuggetModel(PreTrainedModel):
     """A backbone that turns text into nuggets and, if it has a decoder, back."""
 
+    config: NuggetConfig
     config_class = NuggetConfig
     base_model_prefix = "nugget"
     main_input_name = "input_ids"
@@ -126,7 +127,8 @@ class NuggetModel(PreTrainedModel):
             config.punctuation_ids = punctuation_ids(check_tokenizer(tokenizer, "this backbone"))
         model = cls(config, loaded)
         model._tokenizer = tokenizer
-        return model.to(loaded.dtype).eval()
+        model.to(loaded.dtype)
+        return model.eval()
 
     @classmethod
     def from_pretrained(cls, name: str | Path, *args: Any, **options: Any) -> Self:  # type: ignore[override]
@@ -212,7 +214,7 @@ class NuggetModel(PreTrainedModel):
         count: Tensor,
         sentence_ends: Tensor | None = None,
     ) -> GeneratedNuggets:
-        """Nugget(X): score at layer l, choose, inform layer l + 1, take the last layer (Eqs. 2-3, 6-7).
+        """Nugget(X): score at layer l, choose, inform layer l + 1, take the last layer (Eqs. 2-4, 7-8).
 
         Args:
             input_ids: `(batch, n)`.
@@ -247,7 +249,7 @@ class NuggetModel(PreTrainedModel):
             chosen = mean_pool(hidden_states, mask)
         else:
             chosen = gather_selected(hidden_states, selection)
-        nuggets = self.value(chosen)  # Z = X' W^V (Eq. 3)
+        nuggets = self.value(chosen)  # Z = X' W^V (Eq. 4)
         return GeneratedNuggets(nuggets, scores.gather(1, selection.positions), selection, scores)
 
     def _punctuation(self, input_ids: Tensor) -> Tensor:
@@ -316,7 +318,7 @@ class NuggetModel(PreTrainedModel):
         """
         if isinstance(texts, str):
             return next(self.encode_iter([texts], **options))
-        total = len(texts) if hasattr(texts, "__len__") else None
+        total = len(texts) if isinstance(texts, Sized) else None
         found = []
         with Progress("encode", total, show_progress) as progress:
             for nuggets in self.encode_iter(texts, **options):

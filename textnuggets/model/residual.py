@@ -1,9 +1,9 @@
-"""The residual connection: scores enter every cross-attention, which is how selection learns (Eq. 4).
+"""The residual connection: scores enter every cross-attention, which is how selection learns (Eq. 5).
 
     a = (Q K + s) / sqrt(d)  =  Q K / sqrt(d)  +  s / sqrt(d)
 
 The second term is a bias on the attention logits, the same for all targets, heads and layers.
-By Eq. 5 the gradient on s is then the sum of the gradients on all those logits.
+By Eq. 6 the gradient on s is then the sum of the gradients on all those logits.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from textnuggets.config import ResidualMode
 def residual_bias(
     scores: Tensor, kept: Tensor, mode: ResidualMode, scale: float, dtype: torch.dtype
 ) -> Tensor:
-    """The bias that is added to the cross-attention logits (Eq. 4).
+    """The bias that is added to the cross-attention logits (Eq. 5).
 
     Args:
         scores: `(batch, k)` scores of the nuggets.

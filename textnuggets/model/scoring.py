@@ -1,4 +1,4 @@
-"""The scorer: how much context each token's hidden state holds (Eqs. 2 and 6)."""
+"""The scorer: how much context each token's hidden state holds (Eqs. 2 and 7)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 
 class Scorer(nn.Module):
-    """`s = FFN(X^(l))` (Eqs. 2 and 6): a two-layer network, one logit a token."""
+    """`s = FFN(X^(l))` (Eqs. 2 and 7): a two-layer network, one logit a token."""
 
     def __init__(self, hidden_size: int) -> None:
         super().__init__()

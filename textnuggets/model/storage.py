@@ -69,9 +69,7 @@ def to_table(
     return pa.table(columns, schema=schema)
 
 
-def save_nuggets(
-    path: str | Path, nuggets: Sequence[Nuggets], ids: Sequence[str] | None = None
-) -> None:
+def save_nuggets(path: str | Path, nuggets: Sequence[Nuggets], ids: Sequence[str] | None = None) -> None:
     """Write nuggets to a Parquet file, atomically; ids count from 1 by default."""
     if not nuggets:
         raise InputError(f"{path}: there are no nuggets to save.")

@@ -29,10 +29,8 @@ def load_tokenizer(name: str, model_type: str) -> PreTrainedTokenizerFast:
             raise BackboneError(
                 f"{name!r} has no tokenizer: a Marian model needs source.spm and vocab.json beside it."
             )
-        tokenizer = build_marian_tokenizer(source, vocabulary)
-    else:
-        tokenizer = AutoTokenizer.from_pretrained(name)
-    return check_tokenizer(tokenizer, name)
+        return build_marian_tokenizer(source, vocabulary)
+    return check_tokenizer(AutoTokenizer.from_pretrained(name), name)
 
 
 def check_tokenizer(tokenizer: Any, name: str) -> PreTrainedTokenizerFast:
@@ -71,14 +69,12 @@ def build_marian_tokenizer(source: Path, vocabulary: Path) -> PreTrainedTokenize
         from sentencepiece import sentencepiece_model_pb2
     except ImportError as error:
         raise MissingExtraError("sentencepiece", "marian", "a Marian backbone") from error
-    proto = sentencepiece_model_pb2.ModelProto.FromString(source.read_bytes())
+    proto = sentencepiece_model_pb2.ModelProto.FromString(source.read_bytes())  # type: ignore[attr-defined]
     ids: dict[str, int] = json.loads(vocabulary.read_text(encoding="utf-8"))
     scores = {piece.piece: piece.score for piece in proto.pieces if piece.type == piece.NORMAL}
     pieces = sorted(ids, key=ids.__getitem__)
     tokenizer = Tokenizer(
-        models.Unigram(
-            [(piece, scores.get(piece, UNREACHABLE)) for piece in pieces], ids["<unk>"], False
-        )
+        models.Unigram([(piece, scores.get(piece, UNREACHABLE)) for piece in pieces], ids["<unk>"], False)
     )
     charsmap = proto.normalizer_spec.precompiled_charsmap
     steps = [normalizers.Precompiled(charsmap)] if charsmap else []

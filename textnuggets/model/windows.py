@@ -93,9 +93,7 @@ def _cut(tokenizer: Any, text: str, encoding: Any, limit: int) -> list[Window]:
     room = limit - sum(encoding.special_tokens_mask)
     starts = [
         start
-        for (start, _), special in zip(
-            encoding.offsets, encoding.special_tokens_mask, strict=True
-        )
+        for (start, _), special in zip(encoding.offsets, encoding.special_tokens_mask, strict=True)
         if not special
     ]
     pending = _pack_sentences(text, starts, room)
@@ -123,7 +121,7 @@ def _pack_sentences(text: str, starts: list[int], room: int) -> list[tuple[int, 
 
     packed: list[tuple[int, int]] = []
     begin, stop = 0, 0  # the stretch being filled
-    for sentence_start, sentence_end in sentence_spans(text):
+    for _, sentence_end in sentence_spans(text):
         if tokens_before(sentence_end) - tokens_before(begin) <= room:
             stop = sentence_end
             continue

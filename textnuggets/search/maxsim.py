@@ -1,4 +1,4 @@
-"""Mean-MaxSim: how well a document answers each nugget of a query (Eq. 9)."""
+"""Mean-MaxSim: how well a document answers each nugget of a query (Eq. 10)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BLOCK = 16_000_000  # cosines held at a time: 64 MB
 
 
 def maxsim(query: Vectors | Sequence[Vectors], document: Vectors | Sequence[Vectors]) -> Any:
-    """The mean over query vectors of the best cosine with a document vector (Eq. 9).
+    """The mean over query vectors of the best cosine with a document vector (Eq. 10).
 
     Args:
         query: `Nuggets` or a `(k, d)` array; or a list of them.
@@ -65,13 +65,11 @@ def _maxsim_matrix(
     return scores
 
 
-def _as_list(
-    vectors: Vectors | Sequence[Vectors], name: str
-) -> tuple[list[NDArray[np.float32]], bool]:
+def _as_list(vectors: Vectors | Sequence[Vectors], name: str) -> tuple[list[NDArray[np.float32]], bool]:
     """Unit vectors of each text, and whether a single text was given."""
-    single = isinstance(vectors, (Nuggets, np.ndarray))
-    items = [vectors] if single else list(vectors)
-    return [_unit(item, f"{name} {i}") for i, item in enumerate(items)], single
+    if isinstance(vectors, (Nuggets, np.ndarray)):
+        return [_unit(vectors, name)], True
+    return [_unit(item, f"{name} {i}") for i, item in enumerate(vectors)], False
 
 
 def _unit(vectors: Any, name: str) -> NDArray[np.float32]:

@@ -9,9 +9,8 @@ import gzip
 import json
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 from textnuggets.errors import InputError
 
@@ -41,25 +40,28 @@ def read_documents(source: str, on_bad: BadLine = raise_bad_line) -> Iterator[Do
             has a `text` and perhaps an `id` on each line; `.parquet` the same as columns.
             `-` reads standard input: JSON lines if the first line is an object, else plain.
         on_bad: Called with an InputError for each line that cannot be used; raises it by default.
+
+    A file that is missing or of an unknown kind is an error at once; lines are read as needed.
     """
     if source == "-":
-        yield from _standard_input(on_bad)
-        return
+        return _standard_input(on_bad)
     path = Path(source)
     kind = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
     if kind not in {".txt", ".jsonl", ".parquet"} or (kind == ".parquet" and path.suffix == ".gz"):
-        raise InputError(f"{source}: cannot tell what {path.suffix or 'a file without suffix'!r} is: use {FORMATS}.")
+        raise InputError(f"{source}: cannot tell what is in it by its name: use {FORMATS}.")
     if not path.is_file():
         raise InputError(f"{source}: no such file.")
     if kind == ".parquet":
-        yield from _parquet(path)
-        return
-    parse = _json_line if kind == ".jsonl" else _plain_line
-    with _open(path) as lines:
-        yield from _lines(lines, source, parse, on_bad)
+        return _parquet(path, on_bad)
+    return _file(path, _json_line if kind == ".jsonl" else _plain_line, on_bad)
 
 
 Parse = Callable[[bytes, int], Document]
+
+
+def _file(path: Path, parse: Parse, on_bad: BadLine) -> Iterator[Document]:
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as lines:
+        yield from _lines(iter(lines), str(path), parse, on_bad)
 
 
 def _standard_input(on_bad: BadLine) -> Iterator[Document]:
@@ -76,16 +78,13 @@ def _standard_input(on_bad: BadLine) -> Iterator[Document]:
     yield from _lines(lines(), "standard input", parse, on_bad)
 
 
-def _lines(
-    lines: Iterator[bytes] | IO[bytes], source: str, parse: Parse, on_bad: BadLine
-) -> Iterator[Document]:
+def _lines(lines: Iterator[bytes], source: str, parse: Parse, on_bad: BadLine) -> Iterator[Document]:
     """Parse each line, so that one that fails is named and does not end the others."""
     number = 0
-    stream = iter(lines)
     while True:
         number += 1
         try:
-            line = next(stream)
+            line = next(lines)
         except StopIteration:
             return
         except (EOFError, OSError) as error:  # a damaged .gz cannot be read on
@@ -130,7 +129,7 @@ def _decode(line: bytes) -> str:
         raise InputError(f"not UTF-8 (byte {error.start + 1}: {error.reason}).") from error
 
 
-def _parquet(path: Path) -> Iterator[Document]:
+def _parquet(path: Path, on_bad: BadLine) -> Iterator[Document]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -150,12 +149,6 @@ def _parquet(path: Path) -> Iterator[Document]:
             for text, name in zip(texts, ids, strict=True):
                 number += 1
                 if not isinstance(text, str):
-                    raise InputError(f"{path}, row {number}: 'text' is {type(text).__name__}.")
+                    on_bad(InputError(f"{path}, row {number}: 'text' is {type(text).__name__}."))
+                    continue
                 yield Document(str(number if name is None else name), text)
-
-
-@contextmanager
-def _open(path: Path) -> Iterator[IO[bytes]]:
-    opened: IO[bytes] = gzip.open(path) if path.suffix == ".gz" else path.open("rb")  # type: ignore[assignment]
-    with opened:
-        yield opened

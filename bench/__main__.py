@@ -1,0 +1,47 @@
+"""python -m bench TEXTS: the speed ratios, printed and written to bench/results/.
+
+TEXTS is a file of real paragraphs, as `textnuggets encode` reads them. Backbones are hub ids or
+folders.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from transformers.utils import logging
+
+from bench import decoding, encoding, memory
+from textnuggets.text.documents import read_documents
+
+PARTS = ("encode", "sentence-transformers", "reconstruct", "memory")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("texts", help="real paragraphs: .txt, .jsonl or .parquet")
+    parser.add_argument("--marian", default="Helsinki-NLP/opus-mt-fr-en")
+    parser.add_argument("--minilm", default="sentence-transformers/all-MiniLM-L6-v2")
+    parser.add_argument("--source", default=None, help="what the texts are, for the results files")
+    parser.add_argument("--limit", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", choices=PARTS, action="append")
+    chosen = parser.parse_args()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    texts = [document.text for document in read_documents(chosen.texts)][: chosen.limit]
+    source = chosen.source or Path(chosen.texts).name
+    parts = chosen.only or PARTS
+    if "encode" in parts:
+        encoding.bare_encoder(chosen.marian, texts[:500], source, chosen.rounds)
+        encoding.bare_encoder(chosen.minilm, texts, source, chosen.rounds)
+    if "sentence-transformers" in parts:
+        encoding.sentence_transformers(chosen.minilm, texts, source, chosen.rounds)
+    if "reconstruct" in parts:
+        decoding.bare_generate(chosen.marian, texts, source, chosen.rounds)
+    if "memory" in parts:
+        memory.flat_memory()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""Tiny models of every family, from configurations: no network, no weights, built in milliseconds."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers.processors import TemplateProcessing
+from transformers import (
+    BartConfig,
+    BertConfig,
+    DistilBertConfig,
+    MarianConfig,
+    MBartConfig,
+    MPNetConfig,
+    PegasusConfig,
+    PreTrainedConfig,
+    PreTrainedTokenizerFast,
+    RobertaConfig,
+    T5Config,
+    XLMRobertaConfig,
+)
+
+from textnuggets import NuggetConfig, NuggetModel
+
+CORPUS = [
+    "The cat sat on the mat, and the dog lay by the door.",
+    "Rain fell all night; in the morning, the river had risen over the bridge.",
+    "She opened the letter, read it twice, and put it back into the drawer.",
+    "Nobody knew who had built the old house near the water. It stood empty.",
+    "He counted the coins, one by one, until the lamp went out.",
+]
+PAD, BOS, EOS, UNK = range(4)
+WIDTH, LAYERS, WINDOW = 32, 3, 64
+
+
+@cache
+def tiny_tokenizer() -> PreTrainedTokenizerFast:
+    """Unigram pieces of the corpus with byte fallback-free unknowns; ends a text with </s>."""
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.normalizer = normalizers.NFKC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    trainer = trainers.UnigramTrainer(
+        vocab_size=180,
+        special_tokens=["<pad>", "<s>", "</s>", "<unk>"],
+        unk_token="<unk>",
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    tokenizer.post_processor = TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", BOS), ("</s>", EOS)]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="<pad>", bos_token="<s>", eos_token="</s>", unk_token="<unk>"
+    )
+
+
+def _ids() -> dict[str, Any]:
+    return {"vocab_size": len(tiny_tokenizer()), "pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS}
+
+
+def _bart_like(kind: type[PreTrainedConfig]) -> PreTrainedConfig:
+    return kind(
+        **_ids(),
+        d_model=WIDTH,
+        encoder_layers=LAYERS,
+        decoder_layers=2,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        encoder_ffn_dim=64,
+        decoder_ffn_dim=64,
+        max_position_embeddings=WINDOW,
+        decoder_start_token_id=EOS,
+        forced_eos_token_id=None,
+        forced_bos_token_id=None,
+        init_std=0.1,
+    )
+
+
+def _t5(activation: str) -> PreTrainedConfig:
+    return T5Config(
+        **_ids(),
+        d_model=WIDTH,
+        d_kv=8,
+        d_ff=64,
+        num_layers=LAYERS,
+        num_decoder_layers=2,
+        num_heads=4,
+        feed_forward_proj=activation,
+        decoder_start_token_id=PAD,
+        tie_word_embeddings=activation == "relu",
+    )
+
+
+def _bert_like(kind: type[PreTrainedConfig], positions: int = WINDOW) -> PreTrainedConfig:
+    return kind(
+        **_ids(),
+        hidden_size=WIDTH,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=4,
+        intermediate_size=64,
+        max_position_embeddings=positions,
+    )
+
+
+CONFIGS = {
+    "bart": lambda: _bart_like(BartConfig),
+    "mbart": lambda: _bart_like(MBartConfig),
+    "marian": lambda: _bart_like(MarianConfig),
+    "pegasus": lambda: _bart_like(PegasusConfig),
+    "t5": lambda: _t5("relu"),
+    "t5-gated": lambda: _t5("gated-gelu"),
+    "bert": lambda: _bert_like(BertConfig),
+    "roberta": lambda: _bert_like(RobertaConfig, WINDOW + PAD + 1),
+    "xlm-roberta": lambda: _bert_like(XLMRobertaConfig, WINDOW + PAD + 1),
+    "distilbert": lambda: DistilBertConfig(
+        **_ids(), dim=WIDTH, n_layers=LAYERS, n_heads=4, hidden_dim=64, max_position_embeddings=WINDOW
+    ),
+    "mpnet": lambda: _bert_like(MPNetConfig, WINDOW + PAD + 1),
+}
+DECODERS = ("bart", "mbart", "marian", "pegasus", "t5", "t5-gated")
+ENCODERS = ("bert", "roberta", "xlm-roberta", "distilbert", "mpnet")
+FAMILIES = (*DECODERS, *ENCODERS)
+
+
+def tiny_model(family: str = "bart", attention: str | None = None, **settings: Any) -> NuggetModel:
+    """A tiny nugget model with random weights, the same every time."""
+    torch.manual_seed(0)
+    config = NuggetConfig(**{"ratio": 0.25, "scorer_layer": 1, **settings})
+    options = {} if attention is None else {"attn_implementation": attention}
+    return NuggetModel.from_backbone(CONFIGS[family](), config, tiny_tokenizer(), **options)
+
+
+def tiny_batch(*texts: str) -> dict[str, torch.Tensor]:
+    """Input ids, mask and labels of a few texts."""
+    batch = tiny_tokenizer()(list(texts or CORPUS[:3]), padding=True, return_tensors="pt")
+    labels = batch.input_ids.masked_fill(batch.attention_mask == 0, -100)
+    return {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask, "labels": labels}

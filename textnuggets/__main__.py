@@ -1,0 +1,5 @@
+"""`python -m textnuggets`."""
+
+from textnuggets.cli import main
+
+main()

@@ -1,0 +1,65 @@
+"""The command `textnuggets`: one file per subcommand, heavy imports inside the functions."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from textnuggets import __version__
+from textnuggets.cli.encode import encode
+from textnuggets.cli.highlight import highlight
+from textnuggets.cli.reconstruct import reconstruct
+from textnuggets.errors import TextnuggetsError
+
+app = typer.Typer(
+    name="textnuggets",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # rich would make --help several times slower
+)
+app.command()(encode)
+app.command()(reconstruct)
+app.command()(highlight)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"textnuggets {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Text as a few vectors that can be searched, and decoded back into the text."""
+
+
+def main() -> None:
+    """Run the command line: errors are one line on standard error, code 2 for bad input."""
+    try:
+        code = app(standalone_mode=False)
+    except typer.Abort:
+        _fail("interrupted.", 130)
+    except typer.TyperException as error:  # a wrong option or argument
+        _fail(error.format_message(), 2)
+    except TextnuggetsError as error:
+        _fail(str(error), 2)
+    except KeyboardInterrupt:
+        _fail("interrupted.", 130)
+    except BrokenPipeError:  # the reader of a pipe, such as `head`, has seen enough
+        sys.stderr.close()
+        sys.exit(141)
+    except OSError as error:  # a full disk, a folder without permission
+        _fail(str(error), 1)
+    sys.exit(code)
+
+
+def _fail(message: str, code: int) -> None:
+    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(code)

@@ -1,0 +1,63 @@
+"""textnuggets encode: texts into a Parquet file of nuggets."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from textnuggets.cli.options import BatchSize, Model, Ratio, check_dtype, load_model
+from textnuggets.errors import InputError
+
+
+def encode(
+    texts: Annotated[
+        str,
+        typer.Argument(
+            help="A .txt file with one text a line, .jsonl with 'text' and perhaps 'id', .parquet "
+            "with such columns, or '-' for standard input."
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Parquet file to write.")],
+    model: Model = None,
+    ratio: Ratio = None,
+    dtype: Annotated[
+        str, typer.Option(callback=check_dtype, help="Of the stored vectors: float32, float16 or float64.")
+    ] = "float32",
+    batch_size: BatchSize = 32,
+    with_text: Annotated[bool, typer.Option("--with-text", help="Store the texts, too.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Report lines that cannot be read, and go on.")
+    ] = False,
+) -> None:
+    """Encode texts into nuggets."""
+    from textnuggets.text.documents import raise_bad_line, read_documents
+
+    bad = 0
+
+    def report(error: InputError) -> None:
+        nonlocal bad
+        bad += 1
+        print(f"skipped: {error}", file=sys.stderr)
+
+    documents = read_documents(texts, report if skip_bad else raise_bad_line)
+    loaded = load_model(model)
+
+    from textnuggets.bulk import encode_to_parquet
+
+    rows = encode_to_parquet(
+        loaded,
+        documents,
+        out,
+        name=model or "default",
+        ratio=ratio,
+        dtype=dtype,
+        batch_size=batch_size,
+        with_text=with_text,
+        resume=resume,
+    )
+    skipped = f"; {bad:,} bad lines skipped" if bad else ""
+    print(f"{out}: {rows:,} texts{skipped}", file=sys.stderr)

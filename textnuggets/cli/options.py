@@ -1,0 +1,42 @@
+"""Options that several commands share, and what they stand for."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from textnuggets.model.modeling import NuggetModel
+
+Model = Annotated[
+    str | None,
+    typer.Option(
+        "--model", help="Folder or hub id of a nugget model; by default the one that comes with the package."
+    ),
+]
+Ratio = Annotated[
+    float | None,
+    typer.Option(help="Compression ratio; the model's own by default. 0.1 keeps one token in ten."),
+]
+BatchSize = Annotated[int, typer.Option(min=1, help="Texts that go through the model together.")]
+
+
+def load_model(name: str | None) -> NuggetModel:
+    """The model of a command, without the remarks transformers makes on the way."""
+    from transformers.utils import logging
+
+    import textnuggets
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    warnings.filterwarnings("ignore", module="transformers")
+    return textnuggets.load(name)
+
+
+def check_dtype(dtype: str) -> str:
+    """The storage dtype, checked before anything slow happens."""
+    if dtype not in ("float32", "float16", "float64"):
+        raise typer.BadParameter(f"{dtype!r} is not float32, float16 or float64.", param_hint="--dtype")
+    return dtype

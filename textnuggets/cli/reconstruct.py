@@ -1,0 +1,98 @@
+"""textnuggets reconstruct: a Parquet file of nuggets back into texts."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated
+
+import typer
+
+from textnuggets.cli.options import BatchSize, load_model
+from textnuggets.errors import InputError, MissingExtraError
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics.bleu import BLEU
+
+ROWS = 256  # decoded before they are written
+
+
+def reconstruct(
+    nuggets: Annotated[str, typer.Argument(help="A Parquet file that 'textnuggets encode' wrote.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="JSON lines to write; standard output by default.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", help="Folder or hub id; by default the model that made the file.")
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(help="The original texts, matched by id: adds BLEU and exact match to every line."),
+    ] = None,
+    beams: Annotated[int, typer.Option(min=1, help="Beam width; 1 is greedy and fastest.")] = 5,
+    batch_size: BatchSize = 16,
+) -> None:
+    """Decode nuggets back into texts, as JSON lines with 'id' and 'text'."""
+    from textnuggets.model.storage import iter_nuggets, read_metadata
+    from textnuggets.progress import Progress
+
+    made_by = read_metadata(nuggets).get("model")
+    originals = _originals(against) if against else None
+    bleu = _bleu() if against else None
+    name = model or (made_by if made_by != "default" else None)
+    if name is None and made_by is None:
+        raise InputError(f"{nuggets} does not say which model made it: name it with --model.")
+    loaded = load_model(name)
+    pairs: list[tuple[str, str]] = []
+    rows = iter_nuggets(nuggets)
+    with _writer(out) as write, Progress("reconstruct") as progress:
+        while part := list(islice(rows, ROWS)):
+            texts = loaded.reconstruct([item for _, item in part], num_beams=beams, batch_size=batch_size)
+            for (row_id, _), text in zip(part, texts, strict=True):
+                record: dict[str, object] = {"id": row_id, "text": text}
+                if originals is not None and bleu is not None:
+                    original = originals.get(row_id)
+                    if original is None:
+                        raise InputError(f"{against} has no text with the id {row_id!r}.")
+                    record["bleu"] = round(bleu.sentence_score(text, [original]).score, 2)
+                    record["exact"] = text == original
+                    pairs.append((text, original))
+                write.write(json.dumps(record, ensure_ascii=False) + "\n")
+            progress.add(len(part))
+    if pairs and bleu is not None:
+        corpus = bleu.corpus_score([text for text, _ in pairs], [[original for _, original in pairs]])
+        exact = sum(text == original for text, original in pairs) / len(pairs)
+        print(f"BLEU {corpus.score:.2f}, exact {exact:.1%}, {len(pairs):,} texts", file=sys.stderr)
+
+
+def _originals(source: str) -> dict[str, str]:
+    from textnuggets.text.documents import read_documents
+
+    return {document.id: document.text for document in read_documents(source)}
+
+
+def _bleu() -> BLEU:
+    try:
+        from sacrebleu.metrics.bleu import BLEU
+    except ImportError as error:
+        raise MissingExtraError("sacrebleu", "evaluate", "--against") from error
+    return BLEU(effective_order=True)  # what sacrebleu recommends for single sentences
+
+
+@contextmanager
+def _writer(out: Path | None) -> Iterator[IO[str]]:
+    """Standard output, or a file that appears under its name only when it is whole."""
+    if out is None:
+        yield sys.stdout
+        return
+    temporary = out.with_name(f".{out.name}.tmp")
+    try:
+        with temporary.open("w", encoding="utf-8") as stream:
+            yield stream
+        temporary.replace(out)
+    finally:
+        temporary.unlink(missing_ok=True)
