@@ -26,7 +26,7 @@ def bare_generate(name: str, texts: list[str], source: str, rounds: int) -> None
         for i in range(0, len(ids), BATCH):
             input_ids, mask = pad(ids[i : i + BATCH], model.pad_id)
             batches.append((bare.get_encoder()(input_ids=input_ids, attention_mask=mask.long()), mask.long()))
-    length = {"max_new_tokens": NEW_TOKENS, "min_new_tokens": NEW_TOKENS}
+    length: dict[str, Any] = {"max_new_tokens": NEW_TOKENS, "min_new_tokens": NEW_TOKENS}
 
     def theirs() -> None:
         for states, mask in batches:
@@ -35,7 +35,9 @@ def bare_generate(name: str, texts: list[str], source: str, rounds: int) -> None
             )
             model.tokenizer.batch_decode(made, skip_special_tokens=True)
 
-    result = compare(lambda: model.reconstruct(nuggets, num_beams=1, batch_size=BATCH, **length), theirs, rounds)
+    result = compare(
+        lambda: model.reconstruct(nuggets, num_beams=1, batch_size=BATCH, **length), theirs, rounds
+    )
     record(
         "reconstruct-vs-generate",
         "the throughput of generate on the bare backbone with full cross-attention, greedy",

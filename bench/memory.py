@@ -12,21 +12,44 @@ from bench.measuring import record
 from tests.tiny import tiny_model
 
 FEW, MANY = 5_000, 50_000
-# The child reports its own peak: the parent's would include everything else it ran.
+# The child reports its own high-water mark from /proc (Linux): getrusage's ru_maxrss would start at
+# the parent's size, since it outlives the exec.
 CHILD = """
-import resource, sys
+import sys
+from pathlib import Path
 from textnuggets.cli import main
 try:
     main()
 finally:
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
+    status = Path("/proc/self/status").read_text()
+    print(status.split("VmHWM:")[1].split()[0], file=sys.stderr)
 """
 
 
 def flat_memory() -> None:
     """A tiny model, since it is the documents' share of the memory that must not grow."""
     rng = random.Random(0)
-    words = "the cat sat on a mat and saw some old red house near water , then went home .".split()
+    words = [
+        "the",
+        "cat",
+        "sat",
+        "on",
+        "a",
+        "mat",
+        "and",
+        "saw",
+        "some",
+        "old",
+        "red",
+        "house",
+        "near",
+        "water",
+        ",",
+        "then",
+        "went",
+        "home",
+        ".",
+    ]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         tiny_model("bart").save_pretrained(folder / "model")
@@ -36,7 +59,15 @@ def flat_memory() -> None:
             with texts.open("w") as out:
                 for _ in range(count):
                     print(" ".join(rng.choices(words, k=rng.randint(20, 60))), file=out)
-            command = [sys.executable, "-c", CHILD, "encode", str(texts), "-o", str(folder / f"{count}.parquet")]
+            command = [
+                sys.executable,
+                "-c",
+                CHILD,
+                "encode",
+                str(texts),
+                "-o",
+                str(folder / f"{count}.parquet"),
+            ]
             run = subprocess.run(
                 [*command, "--model", str(folder / "model")], check=True, capture_output=True, text=True
             )

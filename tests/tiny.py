@@ -59,7 +59,12 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def _ids() -> dict[str, Any]:
-    return {"vocab_size": len(tiny_tokenizer()), "pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS}
+    return {
+        "vocab_size": len(tiny_tokenizer()),
+        "pad_token_id": PAD,
+        "bos_token_id": BOS,
+        "eos_token_id": EOS,
+    }
 
 
 def _bart_like(kind: type[PreTrainedConfig]) -> PreTrainedConfig:
@@ -114,12 +119,12 @@ CONFIGS = {
     "t5": lambda: _t5("relu"),
     "t5-gated": lambda: _t5("gated-gelu"),
     "bert": lambda: _bert_like(BertConfig),
-    "roberta": lambda: _bert_like(RobertaConfig, WINDOW + PAD + 1),
-    "xlm-roberta": lambda: _bert_like(XLMRobertaConfig, WINDOW + PAD + 1),
+    "roberta": lambda: _bert_like(RobertaConfig, WINDOW + 2),
+    "xlm-roberta": lambda: _bert_like(XLMRobertaConfig, WINDOW + 2),
     "distilbert": lambda: DistilBertConfig(
         **_ids(), dim=WIDTH, n_layers=LAYERS, n_heads=4, hidden_dim=64, max_position_embeddings=WINDOW
     ),
-    "mpnet": lambda: _bert_like(MPNetConfig, WINDOW + PAD + 1),
+    "mpnet": lambda: _bert_like(MPNetConfig, WINDOW + 2),
 }
 DECODERS = ("bart", "mbart", "marian", "pegasus", "t5", "t5-gated")
 ENCODERS = ("bert", "roberta", "xlm-roberta", "distilbert", "mpnet")

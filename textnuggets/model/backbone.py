@@ -85,7 +85,8 @@ def backbone_window(config: PreTrainedConfig) -> int:
     limit = getattr(config, "max_position_embeddings", None)
     if limit is None:
         return T5_WINDOW
-    return limit - config.pad_token_id - 1 if family.padded_positions else limit
+    # RoBERTa counts positions from behind the padding id; MPNet from behind 1, whatever the id.
+    return limit - max(config.pad_token_id, 1) - 1 if family.padded_positions else limit
 
 
 def build_backbone(config: PreTrainedConfig, **options: Any) -> Any:
@@ -166,6 +167,11 @@ class Backbone:
 
         return collect(self.encoder)
 
+    def fixed_tables(self) -> list[nn.Module]:
+        """Sinusoidal position tables, which loading leaves marked as trainable though they never get a
+        gradient; distributed training would wait for one."""
+        return [m for m in self.model.modules() if "Sinusoidal" in type(m).__name__]
+
     def _above(self, layer: int) -> list[nn.Module]:
         after = [self.encoder.get_submodule(name) for name in self.family.above]
         return [*self.layers[layer:], *after]
@@ -233,13 +239,14 @@ class Backbone:
         """Free decoding with transformers' own `generate`; `options` must limit the length."""
         settings = deepcopy(self.model.generation_config)
         settings.max_length = None  # else transformers warns of two limits
+        rest = settings.update(**options)
         generated: Tensor = self.model.generate(
             # `generate` refuses a 4-D mask unless embeddings are given, too; it does not encode them.
             inputs_embeds=nuggets,
             encoder_outputs=BaseModelOutput(last_hidden_state=nuggets),  # type: ignore[arg-type]
             attention_mask=bias,
             generation_config=settings,
-            **options,
+            **rest,
         )
         return generated
 

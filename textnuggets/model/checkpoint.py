@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from safetensors import SafetensorError
 from transformers import AutoConfig, PreTrainedConfig
 
 from textnuggets.config import NuggetConfig
-from textnuggets.errors import CheckpointError
+from textnuggets.errors import CheckpointError, TextnuggetsError
 
 if TYPE_CHECKING:
     from textnuggets.model.modeling import NuggetModel
@@ -45,10 +47,8 @@ def load(name: str | Path | None = None, device: str | None = None, **options: A
 
 def load_config(name: str) -> PreTrainedConfig:
     """The configuration of any transformers model, from a folder or a hub id."""
-    try:
+    with explain_loading(name):
         config: PreTrainedConfig = AutoConfig.from_pretrained(name)
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"cannot load {name!r}: {_first_line(error)}") from error
     return config
 
 
@@ -57,10 +57,8 @@ def check_checkpoint(name: str) -> None:
     folder = Path(name)
     if folder.is_dir() and not (folder / "config.json").is_file():
         raise CheckpointError(f"{name!r} holds no model: it has no config.json.")
-    try:
+    with explain_loading(name):
         found, _ = PreTrainedConfig.get_config_dict(name)
-    except (OSError, ValueError, json.JSONDecodeError) as error:
-        raise CheckpointError(f"cannot load {name!r}: {_first_line(error)}") from error
     kind = found.get("model_type")
     if kind != NuggetConfig.model_type:
         raise CheckpointError(
@@ -69,5 +67,20 @@ def check_checkpoint(name: str) -> None:
         )
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0]
+def check_complete(name: str, missing: Iterable[str]) -> None:
+    """Whether every weight was there: transformers would leave those that were not at random values."""
+    if absent := sorted(missing):
+        more = f" and {len(absent) - 3} more" if len(absent) > 3 else ""
+        raise CheckpointError(f"{name!r} lacks the weights {', '.join(absent[:3])}{more}: it is not whole.")
+
+
+@contextmanager
+def explain_loading(name: str) -> Iterator[None]:
+    """Turn whatever goes wrong in reading files or asking the Hub into one CheckpointError."""
+    try:
+        yield
+    except TextnuggetsError:
+        raise
+    except (OSError, ValueError, SafetensorError) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise CheckpointError(f"cannot load {name!r}: {reason}") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -50,12 +51,11 @@ class Budget:
                 f"a text of {sum(lengths):,} tokens takes {len(lengths)} windows and so at least as "
                 f"many vectors; max_vectors is {self.max_vectors}. Raise it, or give a ratio."
             )
-        total = sum(lengths)
-        spare = min(self.max_vectors, total) - len(lengths)  # one each; the rest by length
-        return [
-            1 + spare * (after + n) // total - spare * after // total
-            for after, n in zip(np.cumsum([0, *lengths[:-1]]).tolist(), lengths, strict=True)
-        ]
+        # One each; the rest in proportion to the tokens that are left, rounded so that the sum is right.
+        rest = [n - 1 for n in lengths]
+        spare, total = min(self.max_vectors, sum(lengths)) - len(lengths), max(1, sum(rest))
+        edges = [spare * done // total for done in np.cumsum([0, *rest]).tolist()]
+        return [1 + after - before for before, after in pairwise(edges)]
 
 
 def encode_stream(

@@ -26,7 +26,7 @@ from textnuggets.config import NuggetConfig, ResidualMode
 from textnuggets.errors import BackboneError, ConfigError
 from textnuggets.model.backbone import Backbone, backbone_window, build_backbone, load_backbone
 from textnuggets.model.card import model_card
-from textnuggets.model.checkpoint import check_checkpoint, load_config
+from textnuggets.model.checkpoint import check_checkpoint, check_complete, explain_loading, load_config
 from textnuggets.model.decoding import reconstruct_all
 from textnuggets.model.encoding import Budget, encode_stream
 from textnuggets.model.feedback import Feedback
@@ -81,8 +81,9 @@ class NuggetModel(PreTrainedModel):
         if config.backbone is None:
             raise ConfigError("this NuggetConfig has no backbone: use NuggetModel.from_backbone.")
         if backbone is None:
-            attention = config._attn_implementation
-            backbone = build_backbone(config.backbone, attn_implementation=attention)
+            # sdpa is the default, which transformers replaces where a backbone has none.
+            asked = config._attn_implementation
+            backbone = build_backbone(config.backbone, attn_implementation=None if asked == "sdpa" else asked)
         self.backbone = backbone
         self.view = Backbone(backbone)
         learns = config.selector == "learned"
@@ -121,7 +122,8 @@ class NuggetModel(PreTrainedModel):
             name = config.backbone_name = str(backbone)
             backbone_config = load_config(name)
             tokenizer = tokenizer or load_tokenizer(name, backbone_config.model_type)
-            loaded = load_backbone(name, backbone_config, **options)
+            with explain_loading(name):
+                loaded = load_backbone(name, backbone_config, **options)
         config.backbone = loaded.config
         if tokenizer is not None:
             config.punctuation_ids = punctuation_ids(check_tokenizer(tokenizer, "this backbone"))
@@ -134,12 +136,16 @@ class NuggetModel(PreTrainedModel):
     def from_pretrained(cls, name: str | Path, *args: Any, **options: Any) -> Self:  # type: ignore[override]
         """A saved nugget model, from a folder or a hub id, with its tokenizer."""
         check_checkpoint(str(name))
-        loaded: Any = super().from_pretrained(str(name), *args, use_safetensors=True, **options)
-        model = loaded[0] if isinstance(loaded, tuple) else loaded  # output_loading_info=True
+        model: Any
+        with explain_loading(str(name)):
+            model, report = super().from_pretrained(
+                str(name), *args, use_safetensors=True, output_loading_info=True, **options
+            )
+        check_complete(str(name), report["missing_keys"])
         model._tokenizer = load_tokenizer(str(name), NuggetConfig.model_type)
         model.view.load_generation_config(str(name))
         model._freeze()
-        return loaded
+        return model
 
     def save_pretrained(self, path: str | Path, **options: Any) -> None:  # type: ignore[override]
         """Write `config.json`, safetensors, the tokenizer and a model card."""
@@ -183,17 +189,19 @@ class NuggetModel(PreTrainedModel):
     def _init_weights(self, module: nn.Module) -> None:
         """The scorer starts small and random; W^V as the identity and feedback as nothing, so that
         an untrained nugget is exactly the backbone's hidden state."""
-        if isinstance(module, Scorer):
-            for layer in (module.hidden, module.out):
-                init.normal_(layer.weight, std=0.02)
-                init.zeros_(layer.bias)
-        elif isinstance(module, Feedback):
-            init.zeros_(module.types.weight)
-        elif module is getattr(self, "value", None):
-            init.eye_(module.weight)
+        # Leaf modules only: transformers passes over containers that hold no parameter of their own.
+        if module is self.value:
+            init.eye_(self.value.weight)
+        elif self.feedback is not None and module is self.feedback.types:
+            init.zeros_(self.feedback.types.weight)
+        elif self.scorer is not None and module in (self.scorer.hidden, self.scorer.out):
+            init.normal_(module.weight, std=0.02)
+            init.zeros_(module.bias)
 
     def _freeze(self) -> None:
         """Fix the embeddings and the bottom l layers, if the configuration says so (section 3.3)."""
+        for table in self.view.fixed_tables():
+            table.requires_grad_(False)
         if self.config.freeze:
             for module in self.view.below(self.config.scorer_layer):
                 module.requires_grad_(False)

@@ -13,6 +13,8 @@ from typing import Any
 
 from textnuggets.text.sentences import sentence_spans
 
+METASPACE = "\u2581"  # what SentencePiece writes for a space
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
@@ -41,6 +43,8 @@ class Window:
         if chars is None:
             edge = self.start if position == 0 and len(self.encoding) > 1 else self.end
             return edge, edge
+        if chars[0] == 0 and self.encoding.tokens[position] == METASPACE:
+            return self.start, self.start  # put before the text by the tokenizer, not found in it
         start, end = self.start + chars[0], self.start + chars[1]
         while start < end and self.text[start].isspace():
             start += 1
@@ -55,11 +59,11 @@ class Window:
         """True on the last token of every sentence of this window."""
         ends = [self.start + end for _, end in sentence_spans(self.text[self.start : self.end])]
         marks = [False] * len(self.encoding)
-        previous = -1  # the last ordinary token that was seen
-        for position, special in enumerate(self.encoding.special_tokens_mask):
-            if special:
+        previous = -1  # the last token with characters of its own
+        for position in range(len(marks)):
+            start, end = self.span(position)
+            if start == end:
                 continue
-            start, _ = self.span(position)
             if previous >= 0 and ends and start >= ends[0]:
                 marks[previous] = True
                 del ends[: bisect_right(ends, start)]

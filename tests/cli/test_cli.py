@@ -1,0 +1,166 @@
+"""The command line, run as users run it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pandas as pd
+import pytest
+
+from tests.tiny import CORPUS
+
+
+def run(*arguments, stdin=None, env=None):
+    return subprocess.run(
+        [sys.executable, "-m", "textnuggets", *map(str, arguments)],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **(env or {})},
+        timeout=300,
+        check=False,
+    )
+
+
+def error_of(result):
+    """The one line that says what was wrong."""
+    assert result.returncode == 2, result.stderr
+    (line,) = result.stderr.strip().splitlines()
+    assert line.startswith("error: ")
+    return line
+
+
+@pytest.fixture
+def texts(tmp_path):
+    path = tmp_path / "texts.txt"
+    path.write_text("\n".join(CORPUS) + "\n")
+    return path
+
+
+def test_help_imports_neither_torch_nor_transformers():
+    code = (
+        "import sys; sys.argv = ['textnuggets', 'encode', '--help']\n"
+        "from textnuggets.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print(sorted({'torch', 'transformers', 'pyarrow', 'numpy', 'rich'} & set(sys.modules)))"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "Encode texts into nuggets." in shown
+    assert shown.strip().endswith("[]")
+
+
+def test_encode_and_reconstruct_give_the_texts_back(texts, tmp_path, copier_folder):
+    out = tmp_path / "out.parquet"
+    made = run("encode", texts, "-o", out, "--model", copier_folder, "--dtype", "float16", "--with-text")
+    assert made.returncode == 0, made.stderr
+    assert made.stdout == ""
+    frame = pd.read_parquet(out)
+    assert frame.text.tolist() == CORPUS
+    assert (frame.vectors.map(len) < frame.token_count).all()
+
+    back = run("reconstruct", out, "--against", texts)
+    assert back.returncode == 0, back.stderr
+    rows = [json.loads(line) for line in back.stdout.splitlines()]
+    assert [row["text"] for row in rows] == CORPUS
+    assert all(row["exact"] and row["bleu"] == 100.0 for row in rows)
+    assert "BLEU 100.00, exact 100.0%, 5 texts" in back.stderr
+
+    saved = run("reconstruct", out, "-o", tmp_path / "back.jsonl", "--beams", 1, "--against", out)
+    assert saved.returncode == 0, saved.stderr
+    assert saved.stdout == ""
+    assert len((tmp_path / "back.jsonl").read_text().splitlines()) == 5
+
+
+def test_texts_come_from_standard_input_and_bad_lines_are_counted(tmp_path, copier_folder):
+    out = tmp_path / "out.parquet"
+    lines = '{"text": "The cat sat.", "id": "x"}\nbroken\n{"text": "Rain fell."}\n'
+    refused = run("encode", "-", "-o", out, "--model", copier_folder, stdin=lines)
+    assert "standard input, line 2: not JSON" in error_of(refused)
+    assert not out.exists()
+    skipped = run("encode", "-", "-o", out, "--model", copier_folder, "--skip-bad", stdin=lines)
+    assert skipped.returncode == 0, skipped.stderr
+    assert "skipped: standard input, line 2" in skipped.stderr
+    assert "2 texts; 1 bad lines skipped" in skipped.stderr
+    assert pd.read_parquet(out).id.tolist() == ["x", "3"]
+
+
+def test_a_killed_run_is_resumed(tmp_path, copier_folder):
+    texts, out, whole = tmp_path / "a.txt", tmp_path / "out.parquet", tmp_path / "whole.parquet"
+    texts.write_text("\n".join(CORPUS[i % 5] for i in range(2300)))
+    command = ["encode", texts, "-o", out, "--model", copier_folder]
+    child = subprocess.Popen(
+        [sys.executable, "-m", "textnuggets", *map(str, command)],
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    partial = tmp_path / "out.parquet.partial"
+    deadline = time.monotonic() + 120
+    while not list(partial.glob("part-*.parquet")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    assert not out.exists()
+    assert "add --resume" in error_of(run(*command))
+    assert run(*command, "--resume").returncode == 0
+    assert run("encode", texts, "-o", whole, "--model", copier_folder).returncode == 0
+    assert pd.read_parquet(out).astype(str).equals(pd.read_parquet(whole).astype(str))
+
+
+def test_highlight_marks_nuggets_in_brackets_without_colours_and_writes_a_page(
+    texts, tmp_path, copier_folder
+):
+    plain = run("highlight", CORPUS[0], "--model", copier_folder)
+    assert plain.returncode == 0, plain.stderr
+    assert "[" in plain.stdout
+    coloured = run(
+        "highlight", texts, "--model", copier_folder, env={"FORCE_COLOR": "1", "COLORTERM": "truecolor"}
+    )
+    assert "\x1b[" in coloured.stdout
+    page = tmp_path / "page.html"
+    assert run("highlight", texts, "--model", copier_folder, "--html", page).returncode == 0
+    assert page.read_text().count("<p>") == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["encode", "nowhere.txt", "-o", "x.parquet"], "nowhere.txt: no such file"),
+        (["encode", "nowhere.xyz", "-o", "x.parquet"], "use .txt, .jsonl or .parquet"),
+        (["encode", "-", "-o", "x.parquet", "--dtype", "int8"], "'int8' is not float32"),
+        (["encode", "-"], "Missing option"),
+        (["encode", "-", "-o", "x.parquet", "--ratoi", "1"], "No such option: --ratoi"),
+        (["encode", "-", "-o", "x.parquet", "--batch-size", "0"], "Invalid value for '--batch-size'"),
+        (["reconstruct", "nowhere.parquet"], "nowhere.parquet: no such file"),
+        (["frobnicate"], "No such command 'frobnicate'"),
+    ],
+)
+def test_bad_input_is_one_line_and_code_two(arguments, message):
+    assert message in error_of(run(*arguments, stdin=""))
+
+
+def test_a_model_that_is_not_there_or_not_one_is_one_line_too(texts, tmp_path, copier_folder):
+    out = tmp_path / "x.parquet"
+    assert "cannot load" in error_of(run("encode", texts, "-o", out, "--model", tmp_path / "nothing"))
+    (tmp_path / "empty").mkdir()
+    assert "holds no model" in error_of(run("encode", texts, "-o", out, "--model", tmp_path / "empty"))
+    assert "ratio must lie" in error_of(
+        run("encode", texts, "-o", out, "--model", copier_folder, "--ratio", "2")
+    )
+    assert not out.exists()
+    assert not (tmp_path / "x.parquet.partial").exists()
+
+
+def test_an_original_that_is_missing_is_named(texts, tmp_path, copier_folder):
+    out = tmp_path / "out.parquet"
+    run("encode", texts, "-o", out, "--model", copier_folder)
+    fewer = tmp_path / "fewer.txt"
+    fewer.write_text(CORPUS[0] + "\n")
+    result = run("reconstruct", out, "--against", fewer, "--beams", 1, "-o", tmp_path / "back.jsonl")
+    assert "has no text with the id '2'" in error_of(result)
+    assert not (tmp_path / "back.jsonl").exists()

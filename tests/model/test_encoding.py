@@ -1,0 +1,228 @@
+"""encode and reconstruct as a user meets them."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+import torch
+
+from tests.tiny import CORPUS, FAMILIES, WIDTH, tiny_model, tiny_tokenizer
+from textnuggets import NuggetModel, Nuggets
+from textnuggets.errors import BackboneError, ConfigError, InputError
+from textnuggets.model.encoding import Budget
+from textnuggets.model.selection import nugget_count
+
+AWKWARD = [
+    "",
+    " ",
+    "a",
+    "\n",
+    "cat",
+    "😀👨‍👩‍👧‍👦",
+    "مرحبا بالعالم، كيف الحال؟",
+    "שלום",
+    "中文没有空格。",
+    "\x00\ufeff",
+    "é" * 50,
+    CORPUS[0],
+]
+
+
+def test_results_come_in_the_order_given_with_shapes_as_documented(model):
+    texts = [*CORPUS, "a", *CORPUS[::-1]]
+    found = model.encode(texts, ratio=0.3, batch_size=2)
+    assert len(found) == len(texts)
+    for text, nuggets in zip(texts, found, strict=True):
+        n = len(tiny_tokenizer()(text).input_ids)
+        k = nugget_count(n, 0.3)
+        assert nuggets.token_count == n
+        assert len(nuggets) == k
+        assert nuggets.vectors.shape == (k, WIDTH)
+        assert nuggets.vectors.dtype == np.float32
+        assert nuggets.positions.shape == nuggets.scores.shape == (k,)
+        assert nuggets.spans.shape == nuggets.segments.shape == (k, 2)
+        assert (np.diff(nuggets.positions) > 0).all()
+        for (start, end), token in zip(nuggets.spans, nuggets.tokens, strict=True):
+            assert text[start:end] == token or start == end
+
+
+def test_one_string_gives_one_nuggets(model):
+    assert isinstance(model.encode("The cat sat."), Nuggets)
+    assert model.encode([]) == []
+
+
+def test_segments_run_from_the_previous_nuggets_end_to_its_own(model):
+    nuggets = model.encode(CORPUS[1], ratio=0.3)
+    ends = nuggets.spans[:, 1].tolist()
+    assert nuggets.segments.tolist() == [list(pair) for pair in zip([0, *ends[:-1]], ends, strict=True)]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_vectors_do_not_depend_on_what_shares_the_batch(family):
+    model = tiny_model(family)
+    texts = [*CORPUS, "cat", "The dog lay."]
+    together = model.encode(texts, batch_size=7)
+    alone = model.encode(texts, batch_size=1)
+    for a, b in zip(together, alone, strict=True):
+        assert a.positions.tolist() == b.positions.tolist()
+        np.testing.assert_allclose(a.vectors, b.vectors, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", ["bart", "t5", "roberta"])
+def test_awkward_texts_all_work(family):
+    model = tiny_model(family)
+    for text, nuggets in zip(AWKWARD, model.encode(AWKWARD), strict=True):
+        assert len(nuggets) >= 1
+        assert np.isfinite(nuggets.vectors).all()
+        assert (nuggets.spans <= len(text)).all()
+
+
+def test_a_line_of_a_megabyte_is_encoded_whole(model):
+    text = (" ".join(CORPUS) + " ") * 3500
+    assert len(text) > 1_000_000
+    nuggets = model.encode(text[:1_000_000], ratio=0.1)
+    assert len(nuggets.windows) > 1000
+    assert nuggets.windows[-1, 3] == len(text[:1_000_000].rstrip())
+
+
+def test_long_texts_are_joined_with_positions_and_spans_of_the_whole_text(model):
+    text = " ".join(CORPUS * 4)
+    nuggets = model.encode(text, ratio=0.2)
+    assert len(nuggets.windows) > 3
+    assert (np.diff(nuggets.positions) > 0).all()
+    assert nuggets.positions[-1] < nuggets.token_count
+    for (start, end), token in zip(nuggets.spans, nuggets.tokens, strict=True):
+        assert text[start:end] == token or start == end
+    # Each window is what its stretch of text alone gives.
+    count, _, start, end = nuggets.windows[0]
+    alone = model.encode(text[start:end], ratio=0.2)
+    np.testing.assert_allclose(nuggets.vectors[:count], alone.vectors, atol=1e-5)
+
+
+def test_a_generator_is_streamed_in_bounded_memory(model):
+    pulled = 0
+
+    def texts():
+        nonlocal pulled
+        for _ in range(1000):
+            pulled += 1
+            yield "The cat sat."
+
+    stream = model.encode_iter(texts(), batch_size=2)
+    next(stream)
+    assert pulled <= 64
+    tracemalloc.start()
+    for _ in range(100):
+        next(stream)
+    middle = tracemalloc.get_traced_memory()[0]
+    assert sum(1 for _ in stream) == 899
+    assert tracemalloc.get_traced_memory()[0] <= middle + 100_000
+    tracemalloc.stop()
+
+
+def test_max_vectors_caps_short_and_long_texts(model):
+    long = " ".join(CORPUS * 4)
+    short, capped = model.encode(["cat", long], max_vectors=20)
+    assert len(short) == short.token_count <= 20
+    assert len(capped) == 20
+    with pytest.raises(InputError, match="at least as many vectors; max_vectors is 2"):
+        model.encode(long, max_vectors=2)
+
+
+@pytest.mark.parametrize("lengths", [[5], [60, 60, 3], [1, 1, 1], [64] * 9])
+@pytest.mark.parametrize("most", [9, 10, 33, 10_000])
+def test_a_budget_is_shared_out_whole_and_never_beyond_a_windows_tokens(lengths, most):
+    shares = Budget(1.0, most).share(lengths)
+    assert sum(shares) == min(most, sum(lengths))
+    assert all(1 <= share <= n for share, n in zip(shares, lengths, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"ratio": 0}, r"ratio must lie in \(0, 1\], got 0"),
+        ({"ratio": 1.5}, "got 1.5"),
+        ({"ratio": 0.1, "max_vectors": 3}, "not both"),
+        ({"max_vectors": 0}, "got 0"),
+        ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"dtype": "int8"}, "got 'int8'"),
+    ],
+)
+def test_impossible_options_are_refused_with_their_value(model, options, message):
+    with pytest.raises(ConfigError, match=message):
+        model.encode(["cat"], **options)
+
+
+def test_what_is_not_a_string_is_named_by_its_place(model):
+    with pytest.raises(InputError, match="text 1 is NoneType"):
+        model.encode(["cat", None])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("family", ["bart", "t5", "bert"])
+def test_half_precision_comes_back_as_float32_unless_asked_for(family, dtype):
+    model = tiny_model(family)
+    full = model.encode(CORPUS[0])
+    model.to(dtype)
+    nuggets = model.encode(CORPUS[0])
+    assert nuggets.vectors.dtype == np.float32
+    assert model.encode(CORPUS[0], dtype="float16").vectors.dtype == np.float16
+    if nuggets.positions.tolist() == full.positions.tolist():
+        np.testing.assert_allclose(nuggets.vectors, full.vectors, atol=0.1)
+    if family != "bert":
+        assert isinstance(model.reconstruct(nuggets, num_beams=2), str)
+
+
+def test_encoding_leaves_training_mode_as_it_was():
+    model = tiny_model().train()
+    model.encode(CORPUS[0])
+    assert model.training
+    assert model.view.layers[-1].training
+    assert not model.view.layers[0].training
+
+
+def test_a_trained_model_gives_the_texts_back_at_any_batch_size(copier: NuggetModel):
+    for batch_size in (1, 16):
+        assert copier.reconstruct(copier.encode(CORPUS), batch_size=batch_size) == CORPUS
+
+
+def test_a_text_longer_than_the_window_comes_back_whole(copier: NuggetModel):
+    text = " ".join(CORPUS[:3])  # any two of them pass the window of 64 tokens
+    nuggets = copier.encode(text)
+    assert len(nuggets.windows) == 3
+    assert copier.reconstruct(nuggets) == text
+
+
+def test_float16_nuggets_decode_to_the_same_text(copier: NuggetModel):
+    assert copier.reconstruct(copier.encode(CORPUS, dtype="float16")) == CORPUS
+
+
+def test_an_encoder_says_that_it_cannot_decode():
+    model = tiny_model("bert")
+    with pytest.raises(BackboneError, match="a bert backbone has no decoder"):
+        model.reconstruct(model.encode(["cat"]))
+
+
+def test_nuggets_of_another_width_are_refused(model):
+    nuggets = model.encode("cat")
+    wide = Nuggets(
+        np.zeros((len(nuggets), 7), np.float32),
+        nuggets.scores,
+        nuggets.positions,
+        nuggets.spans,
+        nuggets.tokens,
+        nuggets.windows,
+    )
+    with pytest.raises(InputError, match="7 dimensions, this model 32"):
+        model.reconstruct(wide)
+    with pytest.raises(InputError, match="cannot have 1 scores"):
+        Nuggets(
+            np.zeros((2, 7), np.float32),
+            nuggets.scores[:1],
+            nuggets.positions,
+            nuggets.spans,
+            nuggets.tokens,
+            nuggets.windows,
+        )

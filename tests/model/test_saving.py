@@ -1,0 +1,172 @@
+"""Hugging Face conventions: save, load, Auto classes, the Hub."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+import textnuggets
+from tests.tiny import CONFIGS, CORPUS, FAMILIES, tiny_model, tiny_tokenizer
+from textnuggets import NuggetConfig, NuggetModel
+from textnuggets.errors import BackboneError, CheckpointError, ConfigError
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_saved_model_loads_as_it_was(family, tmp_path):
+    model = tiny_model(family)
+    torch.nn.init.normal_(model.feedback.types.weight)
+    model.save_pretrained(tmp_path)
+    again = textnuggets.load(tmp_path)
+    for (name, a), b in zip(model.state_dict().items(), again.state_dict().values(), strict=True):
+        assert torch.equal(a, b), name
+    for a, b in zip(model.encode(CORPUS), again.encode(CORPUS), strict=True):
+        assert np.array_equal(a.vectors, b.vectors)
+    frozen = [name for name, p in model.named_parameters() if not p.requires_grad]
+    assert frozen
+    assert frozen == [name for name, p in again.named_parameters() if not p.requires_grad]
+
+
+def test_the_folder_follows_the_conventions(tmp_path):
+    tiny_model().save_pretrained(tmp_path)
+    files = {path.name for path in tmp_path.iterdir()}
+    assert {
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "generation_config.json",
+        "README.md",
+    } <= files
+    assert not list(tmp_path.glob("*.bin"))
+    assert json.loads((tmp_path / "config.json").read_text())["model_type"] == "nugget"
+    assert "library_name: textnuggets" in (tmp_path / "README.md").read_text()
+
+
+def test_the_auto_classes_know_it(tmp_path):
+    tiny_model().save_pretrained(tmp_path)
+    assert isinstance(AutoConfig.from_pretrained(tmp_path), NuggetConfig)
+    model = AutoModel.from_pretrained(tmp_path)
+    assert isinstance(model, NuggetModel)
+    assert len(model.encode(CORPUS[0])) > 0
+    assert (
+        AutoTokenizer.from_pretrained(tmp_path)(CORPUS[0]).input_ids == tiny_tokenizer()(CORPUS[0]).input_ids
+    )
+
+
+def test_how_to_decode_is_saved_with_it(tmp_path):
+    model = tiny_model("mbart")
+    model.backbone.generation_config.forced_bos_token_id = 7
+    model.save_pretrained(tmp_path)
+    assert textnuggets.load(tmp_path).backbone.generation_config.forced_bos_token_id == 7
+
+
+def test_a_backbone_loads_from_a_folder(tmp_path):
+    bare = tiny_model("bart").backbone
+    bare.save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    model = NuggetModel.from_backbone(tmp_path, NuggetConfig(scorer_layer=1))
+    for (name, a), b in zip(bare.state_dict().items(), model.backbone.state_dict().values(), strict=True):
+        assert torch.equal(a, b), name
+    assert model.config.backbone_name == str(tmp_path)
+    punctuation = tiny_tokenizer().convert_ids_to_tokens(model.config.punctuation_ids)
+    assert sorted(token.lstrip("▁") for token in punctuation) == [",", "."]
+
+
+def test_half_precision_is_kept(tmp_path):
+    tiny_model().to(torch.float16).save_pretrained(tmp_path)
+    assert textnuggets.load(tmp_path, dtype=torch.float16).dtype == torch.float16
+    assert textnuggets.load(tmp_path, dtype=torch.float32).scorer.out.weight.dtype == torch.float32
+
+
+def test_the_hub_gets_the_whole_folder_with_its_card(monkeypatch):
+    pushed = {}
+
+    class Api:
+        def __init__(self, token=None):
+            self.token = token
+
+        def create_repo(self, repo_id, **_):
+            return SimpleNamespace(repo_id=repo_id)
+
+        def upload_folder(self, repo_id, folder_path):
+            pushed[repo_id] = {path.name for path in Path(folder_path).iterdir()}
+            return SimpleNamespace(commit_url=f"hub/{repo_id}")
+
+    monkeypatch.setattr("textnuggets.model.modeling.HfApi", Api)
+    assert tiny_model().push_to_hub("me/nuggets") == "hub/me/nuggets"
+    assert {"model.safetensors", "README.md", "tokenizer.json", "config.json"} <= pushed["me/nuggets"]
+
+
+def test_without_a_shipped_checkpoint_load_says_so_clearly(monkeypatch, tmp_path):
+    monkeypatch.setattr("textnuggets.model.checkpoint.SHIPPED", tmp_path)
+    with pytest.raises(CheckpointError, match="no checkpoint comes with this version"):
+        textnuggets.load()
+
+
+def test_other_models_and_missing_folders_are_named(tmp_path):
+    tiny_model("bart").backbone.save_pretrained(tmp_path / "bart")
+    with pytest.raises(CheckpointError, match="is a 'bart' model, not a nugget model"):
+        textnuggets.load(tmp_path / "bart")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(CheckpointError, match=r"it has no config\.json"):
+        textnuggets.load(tmp_path / "empty")
+    with pytest.raises(CheckpointError, match="cannot load"):
+        textnuggets.load(tmp_path / "nowhere")
+    with pytest.raises(CheckpointError, match="cannot load"):
+        NuggetModel.from_backbone(str(tmp_path / "nowhere"))
+
+
+def test_a_truncated_weight_file_is_an_error_of_ours(tmp_path):
+    tiny_model().save_pretrained(tmp_path)
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(CheckpointError, match="cannot load"):
+        textnuggets.load(tmp_path)
+
+
+def test_weights_that_lack_a_part_are_refused(tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    tiny_model().save_pretrained(tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    del weights["scorer.out.weight"]
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(CheckpointError, match=r"lacks .*scorer\.out\.weight"):
+        textnuggets.load(tmp_path)
+
+
+def test_a_model_without_tokenizer_says_what_to_do():
+    model = NuggetModel.from_backbone(CONFIGS["bart"](), NuggetConfig(scorer_layer=1))
+    with pytest.raises(ConfigError, match=r"pass one to NuggetModel\.from_backbone"):
+        model.encode("cat")
+
+
+def test_a_tokenizer_that_adds_no_special_token_is_refused():
+    import copy
+
+    from tokenizers.processors import TemplateProcessing
+
+    bare = copy.deepcopy(tiny_tokenizer())
+    bare.backend_tokenizer.post_processor = TemplateProcessing(single="$A", special_tokens=[])
+    with pytest.raises(BackboneError, match="adds no special token"):
+        NuggetModel.from_backbone(CONFIGS["bart"](), NuggetConfig(scorer_layer=1), bare)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"ratio": 0.0}, "ratio must lie"),
+        ({"ratio": "0.1"}, "ratio must lie"),
+        ({"scorer_layer": -1}, "scorer_layer must be a whole number"),
+        ({"residual": "plus"}, "residual must be one of add, straight_through, off; got 'plus'"),
+        ({"window": 4}, "window must be a whole number of at least 16"),
+    ],
+)
+def test_impossible_settings_are_refused(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        NuggetConfig(**settings)

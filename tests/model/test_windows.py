@@ -1,0 +1,91 @@
+"""Long texts are cut at sentence ends, and nothing is lost."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.tiny import CORPUS, tiny_tokenizer
+from textnuggets.model.windows import Window, cut_into_windows
+
+LIMIT = 40
+anything = st.text(max_size=400)
+wordy = st.lists(
+    st.sampled_from([*" ".join(CORPUS).split(), "\n\n", "中文句子。", "مرحبا", "😀👨‍👩‍👧", "é"]), max_size=150
+)
+
+
+def cut(text: str, limit: int = LIMIT) -> list[Window]:
+    (windows,) = cut_into_windows(tiny_tokenizer(), [text], limit)
+    return windows
+
+
+@settings(deadline=None)
+@given(text=st.one_of(anything, wordy.map(" ".join), wordy.map("".join)))
+def test_windows_hold_every_character_but_white_space_in_order_and_fit(text):
+    windows = cut(text)
+    assert all(len(window.ids) <= LIMIT for window in windows)
+    edges = [0, *(edge for w in windows for edge in (w.start, w.end)), len(text)]
+    assert edges == sorted(edges)
+    if len(windows) > 1:
+        gaps = [text[a:b] for a, b in zip(edges[::2], edges[1::2], strict=True)]
+        assert not "".join(gaps).strip()
+
+
+@settings(deadline=None)
+@given(text=st.one_of(anything, wordy.map(" ".join)))
+def test_each_window_is_tokenized_as_if_it_had_been_given_alone(text):
+    for window in cut(text):
+        assert window.ids == tiny_tokenizer()(text[window.start : window.end]).input_ids
+
+
+def test_cuts_fall_on_sentence_ends():
+    text = " ".join(CORPUS * 3)
+    windows = cut(text, limit=64)
+    assert len(windows) > 3
+    assert all(text[window.start : window.end].endswith(".") for window in windows)
+
+
+def test_a_sentence_longer_than_the_window_is_cut_between_words():
+    text = " ".join(["cat"] * 200)
+    windows = cut(text)
+    assert len(windows) > 3
+    assert all(set(text[w.start : w.end].split()) == {"cat"} for w in windows)
+
+
+@pytest.mark.parametrize("text", ["x" * 5000, "中" * 3000, "😀" * 2000, "a b " * 3000])
+def test_text_without_sentences_or_spaces_is_cut_all_the_same(text):
+    windows = cut(text)
+    assert "".join(text[w.start : w.end] for w in windows).replace(" ", "") == text.replace(" ", "")
+
+
+def test_spans_leave_out_white_space_and_special_tokens_stand_at_the_edges():
+    text = "The cat  sat."
+    (window,) = cut(text)
+    spans = [window.span(i) for i in range(len(window.ids))]
+    assert spans[0] == (0, 0)
+    assert spans[-1] == (len(text), len(text))
+    assert "".join(text[a:b] for a, b in spans) == "Thecatsat."
+    assert window.surface(0) == "<s>"
+    assert window.surface(len(spans) - 1) == "</s>"
+
+
+def test_sentence_ends_are_the_last_tokens_of_sentences():
+    text = "The cat sat. Rain fell all night! It stood empty"
+    (window,) = cut(text)
+    ends = [window.surface(i) for i, mark in enumerate(window.sentence_ends()) if mark]
+    assert [end[-1] for end in ends] == [".", "!", "y"]
+
+
+@settings(deadline=None)
+@given(text=wordy.map(" ".join))
+def test_there_is_at_most_one_sentence_end_per_sentence_and_the_last_token_is_one(text):
+    from textnuggets.text.sentences import sentence_spans
+
+    for window in cut(text):
+        marks = window.sentence_ends()
+        ordinary = [i for i, (a, b) in enumerate(map(window.span, range(len(marks)))) if a < b]
+        if ordinary:
+            assert marks[ordinary[-1]]
+        assert sum(marks) <= max(1, len(sentence_spans(text[window.start : window.end])))

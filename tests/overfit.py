@@ -1,0 +1,24 @@
+"""Teach a tiny model a few texts by heart."""
+
+from __future__ import annotations
+
+import torch
+
+from tests.tiny import tiny_batch
+from textnuggets import NuggetModel
+
+
+def overfit(model: NuggetModel, texts: list[str], steps: int, lr: float = 5e-3) -> NuggetModel:
+    torch.manual_seed(0)
+    batch = tiny_batch(*texts)
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.AdamW(trained, lr=lr)
+    model.train()
+    for _ in range(steps):
+        loss = model(**batch).loss
+        assert loss is not None
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(trained, 1.0)
+        optimizer.step()
+    return model.eval()

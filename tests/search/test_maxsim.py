@@ -1,0 +1,71 @@
+"""Mean-MaxSim (Eq. 10), against its definition and against sentence-transformers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.tiny import CORPUS
+from textnuggets import maxsim
+from textnuggets.errors import InputError
+from textnuggets.search import maxsim as module
+
+
+def vectors(rng, count, width=6):
+    return [rng.normal(size=(k, width)).astype(np.float32) for k in rng.integers(1, 7, size=count)]
+
+
+def by_definition(query, document):
+    cosines = [[q @ d / np.linalg.norm(q) / np.linalg.norm(d) for d in document] for q in query]
+    return sum(max(row) for row in cosines) / len(query)
+
+
+@given(seed=st.integers(0, 2**31), block=st.sampled_from([1, 40, 16_000_000]))
+def test_it_is_the_mean_over_query_vectors_of_the_best_cosine(seed, block):
+    rng = np.random.default_rng(seed)
+    queries, documents = vectors(rng, 3), vectors(rng, 5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "BLOCK", block)
+        found = maxsim(queries, documents)
+    assert found.shape == (3, 5)
+    np.testing.assert_allclose(found, [[by_definition(q, d) for d in documents] for q in queries], atol=1e-5)
+
+
+def test_one_text_drops_its_axis(model):
+    nuggets = model.encode(CORPUS)
+    assert maxsim(nuggets[0], nuggets[0]) == pytest.approx(1.0)
+    assert isinstance(maxsim(nuggets[0], nuggets[1].vectors), float)
+    assert maxsim(nuggets[0], nuggets).shape == (len(CORPUS),)
+    assert maxsim(nuggets, nuggets[0]).shape == (len(CORPUS),)
+    assert maxsim(nuggets, nuggets[:2]).shape == (len(CORPUS), 2)
+    assert maxsim([], nuggets).shape == (0, len(CORPUS))
+
+
+def test_it_agrees_with_sentence_transformers():
+    from sentence_transformers.util import maxsim as peer
+
+    rng = np.random.default_rng(0)
+    queries, documents = vectors(rng, 4), vectors(rng, 5)
+    unit = [
+        [torch.nn.functional.normalize(torch.tensor(v), dim=-1) for v in side]
+        for side in (queries, documents)
+    ]
+    sums = peer(*unit).numpy()
+    lengths = np.array([[len(q)] for q in queries])
+    np.testing.assert_allclose(maxsim(queries, documents), sums / lengths, atol=1e-5)
+
+
+def test_a_zero_vector_matches_nothing_and_is_no_nan():
+    assert maxsim(np.zeros((1, 4), np.float32), np.ones((2, 4), np.float32)) == 0.0
+
+
+def test_what_cannot_be_compared_is_refused():
+    with pytest.raises(InputError, match=r"vectors of \[3, 4\] dimensions do not compare"):
+        maxsim(np.ones((1, 4)), [np.ones((1, 4)), np.ones((1, 3))])
+    with pytest.raises(InputError, match=r"query must be \(k, d\) vectors"):
+        maxsim(np.ones(4), np.ones((1, 4)))
+    with pytest.raises(InputError, match=r"document 1 must be"):
+        maxsim(np.ones((1, 4)), [np.ones((1, 4)), np.ones((0, 4))])
