@@ -33,7 +33,7 @@ def highlight(
     if html is not None:
         used = loaded.config.ratio if ratio is None else ratio
         remark = (
-            f"Darker tokens have higher scores; those on green are the nuggets. "
+            f"The stronger a token is printed, the higher its score; those on green are the nuggets. "
             f"Model: {model or 'default'}, ratio {used:g}."
         )
         html.write_text(to_html(pieces, "Nuggets", remark), encoding="utf-8")

@@ -136,11 +136,11 @@ class NuggetModel(PreTrainedModel):
     def from_pretrained(cls, name: str | Path, *args: Any, **options: Any) -> Self:  # type: ignore[override]
         """A saved nugget model, from a folder or a hub id, with its tokenizer."""
         check_checkpoint(str(name))
-        model: Any
         with explain_loading(str(name)):
-            model, report = super().from_pretrained(
+            loaded: Any = super().from_pretrained(
                 str(name), *args, use_safetensors=True, output_loading_info=True, **options
             )
+        model, report = loaded
         check_complete(str(name), report["missing_keys"])
         model._tokenizer = load_tokenizer(str(name), NuggetConfig.model_type)
         model.view.load_generation_config(str(name))
