@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tiny import CORPUS, tiny_tokenizer
+from textnuggets.errors import InputError
 from textnuggets.model.windows import Window, cut_into_windows
 
 LIMIT = 40
@@ -58,6 +59,37 @@ def test_a_sentence_longer_than_the_window_is_cut_between_words():
 def test_text_without_sentences_or_spaces_is_cut_all_the_same(text):
     windows = cut(text)
     assert "".join(text[w.start : w.end] for w in windows).replace(" ", "") == text.replace(" ", "")
+
+
+def byte_level_tokenizer():
+    """As RoBERTa's: every byte is a token, white space, too."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from tokenizers.processors import TemplateProcessing
+    from transformers import PreTrainedTokenizerFast
+
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({**{c: i for i, c in enumerate(alphabet)}, "</s>": 256}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.post_processor = TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 256)])
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>")
+
+
+def test_white_space_that_fills_many_tokens_becomes_one_empty_window():
+    (windows,) = cut_into_windows(byte_level_tokenizer(), [" \n" * 100], 40)
+    assert [(w.start, w.end, len(w.ids)) for w in windows] == [(0, 0, 1)]
+
+
+@settings(deadline=None)
+@given(text=st.one_of(anything, wordy.map(" ".join)))
+def test_tokens_of_single_bytes_fit_too(text):
+    (windows,) = cut_into_windows(byte_level_tokenizer(), [text], 16)
+    assert all(len(window.ids) <= 16 for window in windows)
+    assert "".join("".join(text[w.start : w.end] for w in windows).split()) == "".join(text.split())
+
+
+def test_a_character_that_alone_passes_the_window_is_named():
+    with pytest.raises(InputError, match="at 20 takes 5 tokens, more than the window of 4"):
+        cut_into_windows(byte_level_tokenizer(), ["a" * 20 + "😀"], 4)
 
 
 def test_spans_leave_out_white_space_and_special_tokens_stand_at_the_edges():

@@ -48,16 +48,20 @@ def encode(
 
     from textnuggets.bulk import encode_to_parquet
 
-    rows = encode_to_parquet(
-        loaded,
-        documents,
-        out,
-        name=model or "default",
-        ratio=ratio,
-        dtype=dtype,
-        batch_size=batch_size,
-        with_text=with_text,
-        resume=resume,
-    )
+    try:
+        rows = encode_to_parquet(
+            loaded,
+            documents,
+            out,
+            name=model or "default",
+            ratio=ratio,
+            dtype=dtype,
+            batch_size=batch_size,
+            with_text=with_text,
+            resume=resume,
+        )
+    except KeyboardInterrupt:
+        print("interrupted: what is done is kept; continue with --resume.", file=sys.stderr)
+        raise typer.Exit(130) from None
     skipped = f"; {bad:,} bad lines skipped" if bad else ""
     print(f"{out}: {rows:,} texts{skipped}", file=sys.stderr)

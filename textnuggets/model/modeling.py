@@ -1,4 +1,4 @@
-"""NuggetModel: the paper's section 3 put together, and what a user calls.
+"""NuggetModel: the paper's section 3 put together.
 
 tokens -> lower layers -> scores -> positions -> feedback -> upper layers -> W^V -> nuggets
        -> residual bias -> decoder -> text
@@ -6,67 +6,36 @@ tokens -> lower layers -> scores -> positions -> feedback -> upper layers -> W^V
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple, Self, overload
+from typing import Any, Self
 
-import numpy as np
 import torch
 from huggingface_hub import HfApi
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers import initialization as init
-from transformers.utils.generic import ModelOutput
 
 from textnuggets.config import NuggetConfig, ResidualMode
 from textnuggets.errors import BackboneError, ConfigError
-from textnuggets.model.backbone import Backbone, backbone_window, build_backbone, load_backbone
+from textnuggets.model.backbone import Backbone, backbone_window, build_backbone, find_family, load_backbone
 from textnuggets.model.card import model_card
 from textnuggets.model.checkpoint import check_checkpoint, check_complete, explain_loading, load_config
-from textnuggets.model.decoding import reconstruct_all
-from textnuggets.model.encoding import Budget, encode_stream
+from textnuggets.model.encoding import Budget
 from textnuggets.model.feedback import Feedback
-from textnuggets.model.nuggets import Nuggets
+from textnuggets.model.interface import TextInterface
+from textnuggets.model.outputs import GeneratedNuggets, NuggetOutput
 from textnuggets.model.pooling import gather_selected, mean_pool
 from textnuggets.model.residual import residual_bias
 from textnuggets.model.scoring import Scorer
 from textnuggets.model.selection import Candidates, Selection, get_selector, nugget_count
 from textnuggets.model.tokenizing import check_tokenizer, load_tokenizer, punctuation_ids
-from textnuggets.progress import Progress
 
 
-class GeneratedNuggets(NamedTuple):
-    """What the nugget generator makes of a batch."""
-
-    nuggets: Tensor  # (batch, k_max, d) Z; zero in unused slots
-    scores: Tensor  # (batch, k_max) of the chosen tokens
-    selection: Selection
-    token_scores: Tensor  # (batch, n) of all tokens
-
-
-@dataclass
-class NuggetOutput(ModelOutput):
-    """What `NuggetModel.forward` returns."""
-
-    loss: Tensor | None = None
-    """Mean negative log-likelihood of the target tokens, if labels were given (section 3.4)."""
-    logits: Tensor | None = None
-    """`(batch, targets, vocabulary)`, if labels were given."""
-    nuggets: Tensor | None = None
-    """`(batch, k_max, d)` Z."""
-    positions: Tensor | None = None
-    """`(batch, k_max)` the chosen tokens."""
-    kept: Tensor | None = None
-    """`(batch, k_max)` False on padding."""
-    token_scores: Tensor | None = None
-    """`(batch, n)` s, of every token."""
-
-
-class NuggetModel(PreTrainedModel):
+class NuggetModel(TextInterface, PreTrainedModel):
     """A backbone that turns text into nuggets and, if it has a decoder, back."""
 
     config: NuggetConfig
@@ -115,12 +84,14 @@ class NuggetModel(PreTrainedModel):
             options: For transformers' `from_pretrained`: `dtype`, `attn_implementation`, ...
         """
         config = deepcopy(config) if config else NuggetConfig()
-        get_selector(config.selector)  # before anything large is loaded
+        # Whatever can be refused is refused before anything large is loaded.
+        get_selector(config.selector)
         if isinstance(backbone, PreTrainedConfig):
             loaded = build_backbone(backbone, **options)
         else:
             name = config.backbone_name = str(backbone)
             backbone_config = load_config(name)
+            find_family(backbone_config)
             tokenizer = tokenizer or load_tokenizer(name, backbone_config.model_type)
             with explain_loading(name):
                 loaded = load_backbone(name, backbone_config, **options)
@@ -310,82 +281,6 @@ class NuggetModel(PreTrainedModel):
             )
             output.loss, output.logits = self.view.decode(generated.nuggets, bias, labels)
         return output
-
-    # ---------------------------------------------------------------- text in, text out
-
-    @overload
-    def encode(self, texts: str, **options: Any) -> Nuggets: ...
-    @overload
-    def encode(self, texts: Iterable[str], **options: Any) -> list[Nuggets]: ...
-    def encode(
-        self, texts: str | Iterable[str], show_progress: bool = False, **options: Any
-    ) -> Nuggets | list[Nuggets]:
-        """Turn texts into nuggets, in the order given; one text gives one `Nuggets`.
-
-        Takes the options of `encode_iter`, which see.
-        """
-        if isinstance(texts, str):
-            return next(self.encode_iter([texts], **options))
-        total = len(texts) if isinstance(texts, Sized) else None
-        found = []
-        with Progress("encode", total, show_progress) as progress:
-            for nuggets in self.encode_iter(texts, **options):
-                found.append(nuggets)
-                progress.add(1)
-        return found
-
-    def encode_iter(
-        self,
-        texts: Iterable[str],
-        ratio: float | None = None,
-        max_vectors: int | None = None,
-        batch_size: int = 32,
-        dtype: str = "float32",
-    ) -> Iterator[Nuggets]:
-        """Like `encode`, one by one: a generator of any size streams through in bounded memory.
-
-        Args:
-            texts: Any iterable of strings.
-            ratio: Compression ratio; the model's own by default.
-            max_vectors: At most this many nuggets a text, instead of a ratio.
-            batch_size: Windows encoded together.
-            dtype: Of the vectors that come back: float32, float16 or float64.
-        """
-        if batch_size < 1:
-            raise ConfigError(f"batch_size must be at least 1, got {batch_size}.")
-        if dtype not in ("float32", "float16", "float64"):
-            raise ConfigError(f"dtype must be float32, float16 or float64, got {dtype!r}.")
-        budget = Budget.of(ratio, max_vectors, self.config.ratio)
-        return encode_stream(self, texts, budget, batch_size, np.dtype(dtype))
-
-    def reconstruct(
-        self,
-        nuggets: Nuggets | Iterable[Nuggets],
-        num_beams: int = 5,
-        batch_size: int = 16,
-        residual: ResidualMode | None = None,
-        show_progress: bool = False,
-        **options: Any,
-    ) -> str | list[str]:
-        """Decode nuggets back into text, or into its translation if the model was trained to.
-
-        Args:
-            nuggets: What `encode` returned.
-            num_beams: Beam width; 1 is greedy.
-            batch_size: Windows decoded together.
-            residual: Another residual mode than the model's, such as `off` to ablate the scores.
-            show_progress: Whether to report on standard error.
-            options: For transformers' `generate`.
-        """
-        alone = isinstance(nuggets, Nuggets)
-        items = [nuggets] if isinstance(nuggets, Nuggets) else list(nuggets)
-        options = {"num_beams": num_beams, "do_sample": False, **options}
-        total = sum(len(item.windows) for item in items)
-        with Progress("reconstruct", total, show_progress) as progress, self.evaluating():
-            texts = reconstruct_all(
-                self, items, batch_size, residual or self.config.residual, progress, options
-            )
-        return texts[0] if alone else texts
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:

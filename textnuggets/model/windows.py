@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from textnuggets.errors import InputError
 from textnuggets.text.sentences import sentence_spans
 
 METASPACE = "\u2581"  # what SentencePiece writes for a space
@@ -109,12 +110,20 @@ def _cut(tokenizer: Any, text: str, encoding: Any, limit: int) -> list[Window]:
         for (start, end), part in zip(stretches, encodings, strict=True):
             if len(part) <= limit:
                 windows.append(Window(text, start, end, part))
+            elif end - start == 1:
+                raise InputError(
+                    f"the character {text[start]!r} at {start} takes {len(part)} tokens, more than the "
+                    f"window of {limit}: give the model a larger window."
+                )
             else:
                 # Cut from its context a stretch may need a few tokens more: halve it.
                 middle = _break_near(text, start, end, (start + end) // 2)
                 again += [(start, middle), (middle, end)]
         pending = again
-    return sorted((w for w in windows if w.end > w.start), key=lambda window: window.start)
+    windows = sorted((w for w in windows if w.end > w.start), key=lambda window: window.start)
+    if not windows:  # nothing but white space, of which some tokenizers make many tokens
+        return [Window(text, 0, 0, *_tokenize(tokenizer, [""]))]
+    return windows
 
 
 def _pack_sentences(text: str, starts: list[int], room: int) -> list[tuple[int, int]]:
@@ -144,8 +153,11 @@ def _pack_sentences(text: str, starts: list[int], room: int) -> list[tuple[int, 
 
 
 def _break_near(text: str, start: int, end: int, target: int) -> int:
-    """The end of the last word before `target`, or `target` itself in text without spaces."""
-    target = min(max(target, start + 1), end - 1)
+    """The end of the last word before `target`, or `target` itself in text without spaces.
+
+    Always behind `start`, so that whoever cuts gets on.
+    """
+    target = max(min(target, end - 1), start + 1)
     for cut in range(target, max(start, target - 100), -1):
         if text[cut - 1].isspace():
             return cut

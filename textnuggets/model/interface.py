@@ -1,0 +1,125 @@
+"""What a user calls: texts in, nuggets out, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sized
+from typing import TYPE_CHECKING, Any, cast, overload
+
+import numpy as np
+
+from textnuggets.config import ResidualMode
+from textnuggets.errors import ConfigError
+from textnuggets.model.decoding import reconstruct_all
+from textnuggets.model.encoding import Budget, encode_stream
+from textnuggets.model.nuggets import Nuggets
+from textnuggets.progress import Progress
+
+if TYPE_CHECKING:
+    from textnuggets.model.modeling import NuggetModel
+
+
+class TextInterface:
+    """`encode`, `encode_iter` and `reconstruct`, which NuggetModel inherits."""
+
+    def _as_model(self) -> NuggetModel:
+        return cast("NuggetModel", self)
+
+    @overload
+    def encode(  # type: ignore[overload-overlap]
+        self,
+        texts: str,
+        ratio: float | None = ...,
+        max_vectors: int | None = ...,
+        batch_size: int = ...,
+        dtype: str = ...,
+        show_progress: bool = ...,
+    ) -> Nuggets: ...
+    @overload
+    def encode(
+        self,
+        texts: Iterable[str],
+        ratio: float | None = ...,
+        max_vectors: int | None = ...,
+        batch_size: int = ...,
+        dtype: str = ...,
+        show_progress: bool = ...,
+    ) -> list[Nuggets]: ...
+    def encode(
+        self,
+        texts: str | Iterable[str],
+        ratio: float | None = None,
+        max_vectors: int | None = None,
+        batch_size: int = 32,
+        dtype: str = "float32",
+        show_progress: bool = False,
+    ) -> Nuggets | list[Nuggets]:
+        """Turn texts into nuggets, in the order given; one text gives one `Nuggets`.
+
+        Args:
+            texts: A string, or any iterable of strings.
+            ratio: Compression ratio; the model's own by default.
+            max_vectors: At most this many nuggets a text, instead of a ratio.
+            batch_size: Windows encoded together.
+            dtype: Of the vectors that come back: float32, float16 or float64.
+            show_progress: Whether to report on standard error.
+        """
+        alone = isinstance(texts, str)
+        items: Iterable[str] = [texts] if isinstance(texts, str) else texts
+        total = len(items) if isinstance(items, Sized) else None
+        found = []
+        with Progress("encode", total, show_progress) as progress:
+            for nuggets in self.encode_iter(items, ratio, max_vectors, batch_size, dtype):
+                found.append(nuggets)
+                progress.add(1)
+        return found[0] if alone else found
+
+    def encode_iter(
+        self,
+        texts: Iterable[str],
+        ratio: float | None = None,
+        max_vectors: int | None = None,
+        batch_size: int = 32,
+        dtype: str = "float32",
+    ) -> Iterator[Nuggets]:
+        """Like `encode`, one by one: a generator of any size streams through in bounded memory."""
+        model = self._as_model()
+        if batch_size < 1:
+            raise ConfigError(f"batch_size must be at least 1, got {batch_size}.")
+        if dtype not in ("float32", "float16", "float64"):
+            raise ConfigError(f"dtype must be float32, float16 or float64, got {dtype!r}.")
+        budget = Budget.of(ratio, max_vectors, model.config.ratio)
+        return encode_stream(model, texts, budget, batch_size, np.dtype(dtype))
+
+    @overload
+    def reconstruct(self, nuggets: Nuggets, **options: Any) -> str: ...
+    @overload
+    def reconstruct(self, nuggets: Iterable[Nuggets], **options: Any) -> list[str]: ...
+    def reconstruct(
+        self,
+        nuggets: Nuggets | Iterable[Nuggets],
+        num_beams: int = 5,
+        batch_size: int = 16,
+        residual: ResidualMode | None = None,
+        show_progress: bool = False,
+        **options: Any,
+    ) -> str | list[str]:
+        """Decode nuggets back into text, or into its translation if the model was trained to.
+
+        Args:
+            nuggets: What `encode` returned.
+            num_beams: Beam width; 1 is greedy.
+            batch_size: Windows decoded together.
+            residual: Another residual mode than the model's, such as `off` to ablate the scores.
+            show_progress: Whether to report on standard error.
+            options: For transformers' `generate`.
+        """
+        model = self._as_model()
+        alone = isinstance(nuggets, Nuggets)
+        items = [nuggets] if isinstance(nuggets, Nuggets) else list(nuggets)
+        options = {"num_beams": num_beams, "do_sample": False, **options}
+        total = sum(len(item.windows) for item in items)
+        with Progress("reconstruct", total, show_progress) as progress, model.evaluating():
+            texts = reconstruct_all(
+                model, items, batch_size, residual or model.config.residual, progress, options
+            )
+        return texts[0] if alone else texts
