@@ -14,7 +14,9 @@ def overfit(model: NuggetModel, texts: list[str], steps: int, lr: float = 5e-3) 
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=lr)
     model.train()
-    for _ in range(steps):
+    for step in range(steps):
+        for group in optimizer.param_groups:  # down to zero, so that it ends at rest
+            group["lr"] = lr * (1 - step / steps)
         loss = model(**batch).loss
         assert loss is not None
         optimizer.zero_grad()

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 from transformers import (
     BartConfig,
@@ -38,18 +38,17 @@ WIDTH, LAYERS, WINDOW = 32, 3, 64
 
 @cache
 def tiny_tokenizer() -> PreTrainedTokenizerFast:
-    """Unigram pieces of the corpus with byte fallback-free unknowns; ends a text with </s>."""
-    tokenizer = Tokenizer(models.Unigram())
+    """The corpus's single characters and pairs, the same every time; <s> text </s>."""
+    words = ["\u2581" + word for text in CORPUS for word in text.split()]
+    pairs = sorted({word[i : i + 2] for word in words for i in range(len(word) - 1) if word[i + 1].isalpha()})
+    characters = sorted({character for word in words for character in word})
+    scores = [(piece, -1.0 - i / 1000) for i, piece in enumerate(pairs)]
+    scores += [(piece, -5.0) for piece in characters]
+    specials = [(token, 0.0) for token in ("<pad>", "<s>", "</s>", "<unk>")]
+    tokenizer = Tokenizer(models.Unigram([*specials, *scores], UNK, False))
     tokenizer.normalizer = normalizers.NFKC()
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.decoder = decoders.Metaspace()
-    trainer = trainers.UnigramTrainer(
-        vocab_size=180,
-        special_tokens=["<pad>", "<s>", "</s>", "<unk>"],
-        unk_token="<unk>",
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(CORPUS, trainer)
     tokenizer.post_processor = TemplateProcessing(
         single="<s> $A </s>", special_tokens=[("<s>", BOS), ("</s>", EOS)]
     )
