@@ -195,6 +195,10 @@ def test_a_text_longer_than_the_window_comes_back_whole(copier: NuggetModel):
     assert copier.reconstruct(nuggets) == text
 
 
+def test_an_empty_text_comes_back_empty(copier: NuggetModel):
+    assert copier.reconstruct(copier.encode(["", CORPUS[0], ""])) == ["", CORPUS[0], ""]
+
+
 def test_float16_nuggets_decode_to_the_same_text(copier: NuggetModel):
     assert copier.reconstruct(copier.encode(CORPUS, dtype="float16")) == CORPUS
 

@@ -32,7 +32,9 @@ def reconstruct_all(
     """Decode every window on its own, longest first, and join the windows of each text."""
     check_decodable(model, nuggets)
     windows = [window for item in nuggets for window in _windows(item)]
-    order = sorted(range(len(windows)), key=lambda i: -int(windows[i].windows[0, 1]))
+    # An empty stretch of text comes back empty: the decoder would make something up.
+    full = [i for i, window in enumerate(windows) if window.windows[0, 3] > window.windows[0, 2]]
+    order = sorted(full, key=lambda i: -int(windows[i].windows[0, 1]))
     decoded = [""] * len(windows)
     for start in range(0, len(order), batch_size):
         rows = order[start : start + batch_size]
