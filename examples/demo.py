@@ -32,7 +32,7 @@ def main() -> None:
     """Encode, highlight, reconstruct, compare."""
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    console = Console(highlight=False)
+    console = Console(highlight=False, soft_wrap=True)
     model, texts = demo_model()
 
     console.print("\n[bold]1. encode[/bold]: each text becomes a few of its token embeddings")

@@ -72,12 +72,13 @@ def test_resuming_does_not_encode_again_what_is_done(model, tmp_path, monkeypatc
     with pytest.raises(KeyboardInterrupt):
         encode_to_parquet(model, interrupted(DOCUMENTS, 19), out, name="m")
     encoded = []
-    original = type(model).encode_iter
-    monkeypatch.setattr(
-        type(model),
-        "encode_iter",
-        lambda self, texts, **k: encoded.extend(texts) or original(self, texts, **k),
-    )
+    original = bulk.encode_stream
+
+    def watched(model, texts, *rest):
+        encoded.extend(texts)
+        return original(model, texts, *rest)
+
+    monkeypatch.setattr(bulk, "encode_stream", watched)
     encode_to_parquet(model, iter(DOCUMENTS), out, name="m", resume=True)
     assert encoded == [d.text for d in DOCUMENTS[16:]]
 

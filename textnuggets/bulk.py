@@ -14,11 +14,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from textnuggets.config import check_ratio
 from textnuggets.errors import InputError
+from textnuggets.model.encoding import Budget, encode_stream
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.storage import nugget_schema, read_metadata, to_table, write_parquet
 from textnuggets.progress import Progress
@@ -68,10 +70,7 @@ def encode_to_parquet(
         progress.add(done)
         while part := list(islice(stream, PART_TEXTS)):
             texts = [document.text for document in part]
-            nuggets = []
-            for item in model.encode_iter(texts, ratio=ratio, batch_size=batch_size, dtype=dtype):
-                nuggets.append(item)
-                progress.add(1)
+            nuggets = list(encode_stream(model, texts, Budget(ratio), batch_size, np.dtype(dtype), progress))
             table = to_table([d.id for d in part], nuggets, schema, texts if with_text else None)
             tagged = schema.with_metadata({**schema.metadata, DIGEST_KEY: _digest(part)})
             path = folder / f"part-{len(parts):06d}.parquet"

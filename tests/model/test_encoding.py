@@ -122,6 +122,27 @@ def test_a_generator_is_streamed_in_bounded_memory(model):
     tracemalloc.stop()
 
 
+def test_progress_is_told_as_batches_finish_and_ends_at_the_number_of_texts(model):
+    from textnuggets.model.encoding import encode_stream
+    from textnuggets.progress import Progress
+
+    progress = Progress("encode", shown=False)
+    texts = [*CORPUS, " ".join(CORPUS * 3)]
+    stream = encode_stream(model, texts, Budget(0.2), 2, np.dtype("float32"), progress)
+    assert len(list(stream)) == progress.done == len(texts)
+
+
+def test_progress_off_a_terminal_is_plain_lines_on_standard_error(capsys, monkeypatch):
+    from textnuggets import progress as module
+
+    monkeypatch.setattr(module, "QUIET_SECONDS", 0.0)
+    with module.Progress("encode", total=10) as progress:
+        progress.add(4)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("encode: 4/10, ")
+
+
 def test_max_vectors_caps_short_and_long_texts(model):
     long = " ".join(CORPUS * 4)
     short, capped = model.encode(["cat", long], max_vectors=20)

@@ -16,6 +16,7 @@ from textnuggets.errors import ConfigError, InputError
 from textnuggets.model.nuggets import Nuggets
 from textnuggets.model.selection import nugget_count
 from textnuggets.model.windows import Window, cut_into_windows
+from textnuggets.progress import Progress
 
 if TYPE_CHECKING:
     from textnuggets.model.modeling import NuggetModel
@@ -64,11 +65,14 @@ def encode_stream(
     budget: Budget,
     batch_size: int,
     dtype: np.dtype[np.floating],
+    progress: Progress,
 ) -> Iterator[Nuggets]:
     """Encode texts as they come, holding no more than one sorting range of them in memory."""
     for chunk in _chunks(texts, batch_size * SORTED_BATCHES):
         cut = cut_into_windows(model.tokenizer, chunk, model.window)
         windows = [window for parts in cut for window in parts]
+        owners = [text for text, parts in enumerate(cut) for _ in parts]
+        unfinished = [len(parts) for parts in cut]  # windows of each text that are still to come
         counts = [k for parts in cut for k in budget.share([len(w.encoding) for w in parts])]
         # Longest first: a batch too large for memory fails at once, not after an hour.
         order = sorted(range(len(windows)), key=lambda i: -len(windows[i].encoding))
@@ -79,6 +83,8 @@ def encode_stream(
                 batch = [(windows[i], counts[i]) for i in rows]
                 for i, nuggets in zip(rows, _encode_batch(model, batch, dtype), strict=True):
                     encoded[i] = nuggets
+                    unfinished[owners[i]] -= 1
+                progress.add(sum(unfinished[text] == 0 for text in {owners[i] for i in rows}))
         remaining = iter(encoded)
         for parts in cut:
             yield Nuggets.concat([part for _ in parts if (part := next(remaining)) is not None])

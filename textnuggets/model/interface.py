@@ -65,12 +65,7 @@ class TextInterface:
         """
         alone = isinstance(texts, str)
         items: Iterable[str] = [texts] if isinstance(texts, str) else texts
-        total = len(items) if isinstance(items, Sized) else None
-        found = []
-        with Progress("encode", total, show_progress) as progress:
-            for nuggets in self.encode_iter(items, ratio, max_vectors, batch_size, dtype):
-                found.append(nuggets)
-                progress.add(1)
+        found = list(self.encode_iter(items, ratio, max_vectors, batch_size, dtype, show_progress))
         return found[0] if alone else found
 
     def encode_iter(
@@ -80,6 +75,7 @@ class TextInterface:
         max_vectors: int | None = None,
         batch_size: int = 32,
         dtype: str = "float32",
+        show_progress: bool = False,
     ) -> Iterator[Nuggets]:
         """Like `encode`, one by one: a generator of any size streams through in bounded memory."""
         model = self._as_model()
@@ -88,7 +84,13 @@ class TextInterface:
         if dtype not in ("float32", "float16", "float64"):
             raise ConfigError(f"dtype must be float32, float16 or float64, got {dtype!r}.")
         budget = Budget.of(ratio, max_vectors, model.config.ratio)
-        return encode_stream(model, texts, budget, batch_size, np.dtype(dtype))
+
+        def stream() -> Iterator[Nuggets]:  # apart, so that what is wrong is said at the call
+            total = len(texts) if isinstance(texts, Sized) else None
+            with Progress("encode", total, show_progress) as progress:
+                yield from encode_stream(model, texts, budget, batch_size, np.dtype(dtype), progress)
+
+        return stream()
 
     @overload
     def reconstruct(self, nuggets: Nuggets, **options: Any) -> str: ...
