@@ -156,10 +156,8 @@ def test_another_architecture_is_refused_with_the_supported_ones():
 
 
 def test_attention_that_cannot_carry_the_bias_is_refused():
-    model = tiny_model("bart")
-    model.backbone.config._attn_implementation = "flash_attention_2"
     with pytest.raises(BackboneError, match=r"'flash_attention_2' cannot add the scores .*'sdpa' or 'eager'"):
-        Backbone(model.backbone)
+        tiny_model("bart", attention="flash_attention_2")
 
 
 def test_an_encoder_may_use_any_attention_since_it_carries_no_bias():

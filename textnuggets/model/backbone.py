@@ -8,6 +8,7 @@ What it relies on, all of it public behaviour:
   forward pre-hook on layer l sees exactly X^(l) and may replace it. No attention is patched.
 - A float `attention_mask` of four dimensions is added to the scaled cross-attention logits
   as it is (documented for custom masks), in `eager` and `sdpa` attention alike.
+- `attn_implementation="eager" | "sdpa"` chooses between them, and the configuration says which it is.
 - `generate(encoder_outputs=..., inputs_embeds=...)` decodes from given encoder states.
 
 `tests/model/test_backbone.py` holds each of these down for every family.
@@ -79,6 +80,15 @@ def find_family(config: PreTrainedConfig) -> Family:
     return family
 
 
+def check_attention(family: Family, attention: str | None) -> None:
+    """Whether this attention implementation (None: transformers' choice) can carry the bias."""
+    if family.decodes and attention not in (*BIAS_CARRIERS, None):
+        raise BackboneError(
+            f"attention {attention!r} cannot add the scores to cross-attention. "
+            f"Load the model with attn_implementation='sdpa' or 'eager'."
+        )
+
+
 def backbone_window(config: PreTrainedConfig) -> int:
     """How many tokens the backbone can encode at once, special ones included."""
     family = find_family(config)
@@ -92,6 +102,7 @@ def backbone_window(config: PreTrainedConfig) -> int:
 def build_backbone(config: PreTrainedConfig, **options: Any) -> Any:
     """A backbone with random weights."""
     family = find_family(config)
+    check_attention(family, options.get("attn_implementation"))
     auto = AutoModelForSeq2SeqLM if family.decodes else AutoModel
     return auto.from_config(config, **dict(family.options), **options)
 
@@ -99,6 +110,7 @@ def build_backbone(config: PreTrainedConfig, **options: Any) -> Any:
 def load_backbone(name: str, config: PreTrainedConfig, **options: Any) -> Any:
     """A pretrained backbone from a folder or hub id; safetensors only, no code from elsewhere."""
     family = find_family(config)
+    check_attention(family, options.get("attn_implementation"))
     auto = AutoModelForSeq2SeqLM if family.decodes else AutoModel
     return auto.from_pretrained(name, config=config, use_safetensors=True, **dict(family.options), **options)
 
@@ -113,12 +125,7 @@ class Backbone:
         self.model = model
         self.config: PreTrainedConfig = model.config
         self.family = find_family(self.config)
-        attention = self.config._attn_implementation
-        if self.family.decodes and attention not in BIAS_CARRIERS:
-            raise BackboneError(
-                f"attention {attention!r} cannot add the scores to cross-attention. "
-                f"Load the model with attn_implementation='sdpa' or 'eager'."
-            )
+        check_attention(self.family, self.config._attn_implementation)
         self.encoder: nn.Module = model.get_encoder() if self.family.decodes else model
         layers = self.encoder.get_submodule(self.family.layers)
         assert isinstance(layers, nn.ModuleList)
