@@ -1,4 +1,4 @@
-# make demo   see it work      make test   lint, types and tests      make bench   the speed ratios
+# make demo   see it work      make test   lint, types and tests      make bench TEXTS=file   the speed ratios
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -16,8 +16,8 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(VENV)/.dev
-	$(BIN)/python -m bench
+bench: $(VENV)/.dev  # make bench TEXTS=paragraphs.jsonl
+	$(BIN)/python -m bench $(TEXTS)
 
 # torch first and by its exact version: a CPU build, where the index has one, instead of CUDA's gigabytes.
 $(VENV)/.torch: constraints.txt

@@ -10,8 +10,9 @@ import pandas as pd
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
+import torch
 
-from tests.tiny import CORPUS, WIDTH
+from tests.tiny import CORPUS, WIDTH, tiny_model
 from textnuggets import __version__, bulk, load_nuggets, save_nuggets
 from textnuggets.bulk import encode_to_parquet
 from textnuggets.errors import InputError
@@ -101,6 +102,29 @@ def test_a_finished_file_of_another_kind_is_not_taken_for_this_one(model, tmp_pa
     encode_to_parquet(model, iter(DOCUMENTS), out, name="m")
     with pytest.raises(InputError, match="is complete, but made with model 'm'"):
         encode_to_parquet(model, iter(DOCUMENTS), out, name="other", resume=True)
+
+
+def test_a_finished_file_is_not_taken_for_one_of_other_texts_columns_or_weights(model, tmp_path):
+    out = tmp_path / "a.parquet"
+    encode_to_parquet(model, iter(DOCUMENTS), out, name="m")
+    with pytest.raises(InputError, match="complete, but of other texts"):
+        encode_to_parquet(model, iter(DOCUMENTS[1:]), out, name="m", resume=True)
+    with pytest.raises(InputError, match="columns"):
+        encode_to_parquet(model, iter(DOCUMENTS), out, name="m", resume=True, with_text=True)
+    other = tiny_model("bart")
+    torch.nn.init.ones_(other.scorer.out.weight)
+    with pytest.raises(InputError, match="weights"):
+        encode_to_parquet(other, iter(DOCUMENTS), out, name="m", resume=True)
+
+
+def test_a_part_that_is_not_whole_is_made_again(model, tmp_path):
+    out, whole = tmp_path / "a.parquet", tmp_path / "whole.parquet"
+    with pytest.raises(KeyboardInterrupt):
+        encode_to_parquet(model, interrupted(DOCUMENTS, 19), out, name="m")
+    (tmp_path / "a.parquet.partial" / "part-000001.parquet").write_bytes(b"PAR1")
+    assert encode_to_parquet(model, iter(DOCUMENTS), out, name="m", resume=True) == 25
+    encode_to_parquet(model, iter(DOCUMENTS), whole, name="m")
+    assert same(out, whole)
 
 
 def test_no_text_at_all_gives_an_empty_file(model, tmp_path):

@@ -34,7 +34,8 @@ def test_it_can_be_shown_with_and_without_colours(model):
     pieces = highlight(model, "The <b>cat</b> sat.", ratio=0.3)
     page = to_html([pieces], "A & B", "remark")
     assert "<mark" in page
-    assert "&lt;b&gt;" in page.replace("</span>", "").replace("</mark>", "") or "&lt;" in page
+    assert "&lt;" in page
+    assert "<b>" not in page
     assert "A &amp; B" in page
     assert "http" not in page
     assert to_plain(pieces).count("[") == sum(p.is_nugget for p in pieces)

@@ -22,7 +22,7 @@ from textnuggets.config import check_ratio
 from textnuggets.errors import InputError
 from textnuggets.model.encoding import Budget, encode_stream
 from textnuggets.model.modeling import NuggetModel
-from textnuggets.model.storage import nugget_schema, read_metadata, to_table, write_parquet
+from textnuggets.model.storage import METADATA_KEY, nugget_schema, read_metadata, to_table, write_parquet
 from textnuggets.progress import Progress
 from textnuggets.text.documents import Document
 
@@ -56,81 +56,126 @@ def encode_to_parquet(
         resume: Whether to continue an interrupted run.
     """
     ratio = model.config.ratio if ratio is None else check_ratio(ratio)
-    settings = {"model": name, "ratio": ratio, "selector": model.config.selector}
-    schema = nugget_schema(model.view.hidden_size, dtype, settings, with_text)
+    about = {
+        "model": name,
+        "weights": fingerprint(model),
+        "ratio": ratio,
+        "selector": model.config.selector,
+        "window": model.window,
+    }
+    schema = nugget_schema(model.view.hidden_size, dtype, about, with_text)
     if not out.parent.is_dir():
         raise InputError(f"{out}: the folder {out.parent} does not exist.")
     folder = out.with_name(out.name + ".partial")
-    if resume and not folder.exists() and out.exists():
-        return _finished_rows(out, schema)
-    parts = _open_folder(folder, schema, resume)
     stream = iter(documents)
-    done = _skip_done(stream, parts)
+    if resume and not folder.exists() and out.exists():
+        return _finished_rows(out, schema, stream)
+    # What the last digits of a vector depend on, besides what the file itself tells.
+    computed = {"batch_size": batch_size, "precision": str(model.dtype), "device": model.device.type}
+    parts = _open_folder(folder, {**_settings(schema), **computed}, resume)
+    digests = _skip_done(stream, parts)
     with Progress("encode") as progress:
-        progress.add(done)
+        progress.add(sum(pq.read_metadata(path).num_rows for path in parts))
         while part := list(islice(stream, PART_TEXTS)):
             texts = [document.text for document in part]
             nuggets = list(encode_stream(model, texts, Budget(ratio), batch_size, np.dtype(dtype), progress))
             table = to_table([d.id for d in part], nuggets, schema, texts if with_text else None)
-            tagged = schema.with_metadata({**schema.metadata, DIGEST_KEY: _digest(part)})
-            path = folder / f"part-{len(parts):06d}.parquet"
-            write_parquet(path, tagged, [table.cast(tagged)])
+            digests.append(_digest(part))
+            path = folder / _part_name(len(parts))
+            write_parquet(path, _tag(schema, digests[-1:]), [table])
             parts.append(path)
-    rows = write_parquet(out, schema, (pq.read_table(path).cast(schema) for path in parts))
-    shutil.rmtree(folder)
+    rows = write_parquet(out, _tag(schema, digests), map(pq.read_table, parts))
+    # Renamed at once, then deleted: killed half-way, it must not look like a run to resume.
+    done = folder.with_name(f".{folder.name}.done")
+    shutil.rmtree(done, ignore_errors=True)
+    folder.rename(done)
+    shutil.rmtree(done)
     return rows
 
 
-def _open_folder(folder: Path, schema: pa.Schema, resume: bool) -> list[Path]:
+def fingerprint(model: NuggetModel) -> str:
+    """A few digits that change with the model's settings or weights, whatever its folder is called."""
+    digest = blake2b(model.config.to_json_string().encode(), digest_size=8)
+    for key, value in model.state_dict().items():
+        total = value.detach().cpu().double().sum()
+        digest.update(f"{key} {tuple(value.shape)} {total.item()!r}".encode())
+    return digest.hexdigest()
+
+
+def _part_name(number: int) -> str:
+    return f"part-{number:06d}.parquet"
+
+
+def _open_folder(folder: Path, settings: dict[str, Any], resume: bool) -> list[Path]:
     """The finished parts of an interrupted run, if it was one of the same kind; else a new folder."""
-    settings, note = _settings(schema), folder / "run.json"
-    parts = sorted(folder.glob("part-*.parquet"))
+    note = folder / "run.json"
+    parts: list[Path] = []
+    # As far as they are whole: after a crash of the machine the last one may not be.
+    while _is_whole(folder / _part_name(len(parts))):
+        parts.append(folder / _part_name(len(parts)))
     if parts:
         if not resume:
             raise InputError(
                 f"{folder} holds an interrupted run ({len(parts)} parts of {PART_TEXTS} texts): "
                 f"add --resume to continue it, or delete the folder to start anew."
             )
-        before = json.loads(note.read_text(encoding="utf-8"))
-        changed = [key for key in settings if before.get(key) != settings[key]]
-        if changed:
-            was = ", ".join(f"{key} {before.get(key)!r}" for key in changed)
-            now = ", ".join(f"{key} {settings[key]!r}" for key in changed)
-            raise InputError(f"{folder} was begun with {was}, not {now}: give the same, or delete it.")
+        _compare(json.loads(note.read_text(encoding="utf-8")), settings, f"{folder} was begun")
         return parts
     folder.mkdir(exist_ok=True)
     note.write_text(json.dumps(settings), encoding="utf-8")
     return []
 
 
-def _finished_rows(out: Path, schema: pa.Schema) -> int:
-    """How many rows a complete file has, if it is the one that was asked for."""
-    found, wanted = read_metadata(out), _settings(schema)
-    changed = [key for key in wanted if key != "columns" and found.get(key) != wanted[key]]
-    if changed:
-        was = ", ".join(f"{key} {found.get(key)!r}" for key in changed)
-        raise InputError(f"{out} is complete, but made with {was}: delete it, or leave out --resume.")
+def _is_whole(path: Path) -> bool:
+    try:
+        return path.is_file() and pq.read_metadata(path).num_rows > 0
+    except pa.ArrowInvalid:
+        return False
+
+
+def _finished_rows(out: Path, schema: pa.Schema, stream: Iterator[Document]) -> int:
+    """How many rows a complete file has, if it is the one that was asked for, of the same texts."""
+    found = {**read_metadata(out), "columns": pq.read_schema(out).names}
+    _compare(found, _settings(schema), f"{out} is complete, but made")
+    digests = []
+    while part := list(islice(stream, PART_TEXTS)):
+        digests.append(_digest(part))
+    if pq.read_schema(out).metadata.get(DIGEST_KEY) != b" ".join(digests):
+        raise InputError(f"{out} is complete, but of other texts: delete it, or leave out --resume.")
     return int(pq.read_metadata(out).num_rows)
 
 
+def _compare(found: dict[str, Any], wanted: dict[str, Any], what: str) -> None:
+    changed = [key for key in wanted if found.get(key) != wanted[key]]
+    if changed:
+        was = ", ".join(f"{key} {found.get(key)!r}" for key in changed)
+        now = ", ".join(f"{key} {wanted[key]!r}" for key in changed)
+        raise InputError(f"{what} with {was}, not {now}: give the same, or delete it and start anew.")
+
+
 def _settings(schema: pa.Schema) -> dict[str, Any]:
-    about: dict[str, Any] = json.loads(schema.metadata[b"textnuggets"])
+    about: dict[str, Any] = json.loads(schema.metadata[METADATA_KEY])
     return {**about, "columns": schema.names}
 
 
-def _skip_done(stream: Iterator[Document], parts: list[Path]) -> int:
+def _skip_done(stream: Iterator[Document], parts: list[Path]) -> list[bytes]:
     """Pass over the texts that are in finished parts, making sure they are still the same."""
-    done = 0
-    for path in parts:
-        about = pq.read_metadata(path)
-        passed = list(islice(stream, about.num_rows))
-        if _digest(passed) != about.metadata.get(DIGEST_KEY):
+    digests: list[bytes] = []
+    for number, path in enumerate(parts):
+        passed = list(islice(stream, pq.read_metadata(path).num_rows))
+        digests.append(_digest(passed))
+        if digests[-1] != pq.read_schema(path).metadata.get(DIGEST_KEY):
+            first = number * PART_TEXTS + 1
             raise InputError(
-                f"the texts changed since the interrupted run: texts {done + 1} to "
-                f"{done + about.num_rows} are not those of {path}. Delete {path.parent} to start anew."
+                f"the texts changed since the interrupted run: texts {first} to "
+                f"{first + PART_TEXTS - 1} are not those of {path}. Delete {path.parent} to start anew."
             )
-        done += about.num_rows
-    return done
+    return digests
+
+
+def _tag(schema: pa.Schema, digests: list[bytes]) -> pa.Schema:
+    """The schema with the digest of every part's texts in its metadata."""
+    return schema.with_metadata({**schema.metadata, DIGEST_KEY: b" ".join(digests)})
 
 
 def _digest(documents: Iterable[Document]) -> bytes:

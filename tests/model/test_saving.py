@@ -79,8 +79,36 @@ def test_a_backbone_loads_from_a_folder(tmp_path):
 
 def test_half_precision_is_kept(tmp_path):
     tiny_model().to(torch.float16).save_pretrained(tmp_path)
-    assert textnuggets.load(tmp_path, dtype=torch.float16).dtype == torch.float16
+    kept = textnuggets.load(tmp_path)
+    assert {p.dtype for p in kept.parameters()} == {torch.float16}
     assert textnuggets.load(tmp_path, dtype=torch.float32).scorer.out.weight.dtype == torch.float32
+
+
+def test_a_backbones_own_float32_parts_stay_so(tmp_path):
+    tiny_model("t5").backbone.save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    model = NuggetModel.from_backbone(tmp_path, NuggetConfig(scorer_layer=1), dtype=torch.float16)
+    kept = {name for name, p in model.named_parameters() if p.dtype == torch.float32}
+    assert kept
+    assert all(".wo." in name for name in kept)
+    assert len(model.encode(CORPUS[0])) > 0
+
+
+def test_a_card_that_is_there_is_left_alone(tmp_path):
+    (tmp_path / "README.md").write_text("mine")
+    tiny_model().save_pretrained(tmp_path)
+    assert (tmp_path / "README.md").read_text() == "mine"
+
+
+def test_all_files_come_from_the_revision_that_was_asked_for(tmp_path, monkeypatch):
+    tiny_model().save_pretrained(tmp_path)
+    seen = []
+    from textnuggets.model import modeling
+
+    original = modeling.load_tokenizer
+    monkeypatch.setattr(modeling, "load_tokenizer", lambda *a, **hub: seen.append(hub) or original(*a))
+    NuggetModel.from_pretrained(tmp_path, revision="v2")
+    assert seen == [{"revision": "v2"}]
 
 
 def test_the_hub_gets_the_whole_folder_with_its_card(monkeypatch):

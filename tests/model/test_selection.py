@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tiny import tiny_batch, tiny_model, tiny_tokenizer
-from textnuggets.errors import ConfigError
+from textnuggets.errors import ConfigError, InputError
 from textnuggets.model.selection import (
     SELECTORS,
     Candidates,
@@ -153,7 +153,12 @@ def test_an_unknown_selector_is_named_with_the_known_ones():
 @pytest.mark.parametrize("name", ["chunking", "sentence_boundary", "all_tokens", "mean", "learned"])
 def test_every_selector_trains_and_encodes(name):
     model = tiny_model(selector=name)
-    model(**tiny_batch()).loss.backward()
+    batch = tiny_batch()
+    if name == "sentence_boundary":
+        with pytest.raises(InputError, match="needs sentence_ends"):
+            model(**batch)
+        batch["sentence_ends"] = batch["input_ids"] == tiny_tokenizer().convert_tokens_to_ids(".")
+    model(**batch).loss.backward()
     text = "The cat sat on the mat, and the dog lay by the door. Rain fell."
     (nuggets,) = model.encode([text])
     n = len(tiny_tokenizer()(text).input_ids)

@@ -15,7 +15,17 @@ from textnuggets import NuggetConfig, NuggetModel
 from textnuggets.errors import BackboneError
 from textnuggets.model.tokenizing import load_tokenizer
 
-TEXTS = [*CORPUS, "", "  two   spaces ", "a\nb\tc", "ﬁne ligature", "Unknown: ж 😀 中.", "the CAT", "x" * 300]
+TEXTS = [
+    *CORPUS,
+    "",
+    "  two   spaces ",
+    "a\nb\tc",
+    "ﬁne ligature",
+    "Unknown: ж 😀 中.",
+    "the CAT",
+    "x" * 300,
+    ">>fra<< The cat sat.",
+]
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +46,7 @@ def marian_folder(tmp_path_factory) -> Path:
     names = {p.id_to_piece(i): None for p in (other, pieces) for i in range(p.get_piece_size())}
     for special in ("<s>", "</s>", "<unk>"):
         del names[special]
-    tokens = ["</s>", "<unk>", *names, "<pad>"]
+    tokens = ["</s>", "<unk>", *names, ">>fra<<", "<pad>"]
     (folder / "vocab.json").write_text(json.dumps({token: i for i, token in enumerate(tokens)}))
     settings = {"tokenizer_class": "MarianTokenizer", "source_lang": "en", "target_lang": "en"}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))

@@ -42,6 +42,7 @@ def test_one_text_drops_its_axis(model):
     assert maxsim(nuggets, nuggets[0]).shape == (len(CORPUS),)
     assert maxsim(nuggets, nuggets[:2]).shape == (len(CORPUS), 2)
     assert maxsim([], nuggets).shape == (0, len(CORPUS))
+    assert maxsim(nuggets[0], []).shape == (0,)
 
 
 def test_it_agrees_with_sentence_transformers():

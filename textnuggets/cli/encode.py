@@ -53,7 +53,7 @@ def encode(
             loaded,
             documents,
             out,
-            name=model or "default",
+            name=_lasting_name(model),
             ratio=ratio,
             dtype=dtype,
             batch_size=batch_size,
@@ -65,3 +65,10 @@ def encode(
         raise typer.Exit(130) from None
     skipped = f"; {bad:,} bad lines skipped" if bad else ""
     print(f"{out}: {rows:,} texts{skipped}", file=sys.stderr)
+
+
+def _lasting_name(model: str | None) -> str:
+    """What the file calls the model: a folder by its whole path, so that it is found from elsewhere."""
+    if model is None:
+        return "default"
+    return str(Path(model).resolve()) if Path(model).is_dir() else model

@@ -16,10 +16,11 @@ What it relies on, all of it public behaviour:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextvars import ContextVar
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,15 @@ FAMILIES: dict[str, Family] = {
 }
 
 BIAS_CARRIERS = ("eager", "sdpa")  # attention implementations that add a float mask to the logits
+# What backbones made for summaries ask of `generate`, and a faithful copy must not be held to.
+FAITHFUL: dict[str, Any] = {
+    "no_repeat_ngram_size": 0,
+    "encoder_no_repeat_ngram_size": 0,
+    "repetition_penalty": 1.0,
+    "length_penalty": 1.0,
+    "min_length": 0,
+    "min_new_tokens": None,
+}
 T5_WINDOW = 512  # T5 has no limit of its own; it was trained on 512 tokens
 
 
@@ -89,14 +99,15 @@ def check_attention(family: Family, attention: str | None) -> None:
         )
 
 
-def backbone_window(config: PreTrainedConfig) -> int:
-    """How many tokens the backbone can encode at once, special ones included."""
+def backbone_window(config: PreTrainedConfig, wanted: int | None = None) -> int:
+    """How many tokens can be encoded at once, special ones included: `wanted`, if the backbone allows it."""
     family = find_family(config)
     limit = getattr(config, "max_position_embeddings", None)
     if limit is None:
-        return T5_WINDOW
+        return wanted or T5_WINDOW
     # RoBERTa counts positions from behind the padding id; MPNet from behind 1, whatever the id.
-    return limit - max(config.pad_token_id, 1) - 1 if family.padded_positions else limit
+    own = limit - max(config.pad_token_id, 1) - 1 if family.padded_positions else limit
+    return own if wanted is None else min(own, wanted)
 
 
 def build_backbone(config: PreTrainedConfig, **options: Any) -> Any:
@@ -130,6 +141,10 @@ class Backbone:
         layers = self.encoder.get_submodule(self.family.layers)
         assert isinstance(layers, nn.ModuleList)
         self.layers = layers
+        for index, layer in enumerate(layers):
+            if not getattr(layer, "watched_by_nuggets", False):
+                layer.register_forward_pre_hook(partial(_hook, index), with_kwargs=True)
+                layer.watched_by_nuggets = True  # type: ignore[assignment]
         # LayerDrop would skip layer l, and the scorer with it, at random.
         if getattr(self.encoder, "layerdrop", 0):
             self.encoder.layerdrop = 0.0
@@ -207,8 +222,13 @@ class Backbone:
             hidden_states: Tensor = self._run_encoder(input_ids, mask)
             visit(hidden_states)
             return hidden_states
-        with _before(self.layers[layer], visit):
+        # Recomputed by gradient checkpointing, layer l would visit twice.
+        self.layers[layer].gradient_checkpointing = False  # type: ignore[assignment]
+        token = _VISITOR.set((layer, visit))
+        try:
             return self._run_encoder(input_ids, mask)
+        finally:
+            _VISITOR.reset(token)
 
     def _run_encoder(self, input_ids: Tensor, mask: Tensor) -> Tensor:
         output: Tensor = self.encoder(
@@ -234,11 +254,11 @@ class Backbone:
         if self.family.decodes:
             self.model.generation_config.save_pretrained(folder)
 
-    def load_generation_config(self, name: str) -> None:
+    def load_generation_config(self, name: str, **hub: Any) -> None:
         """Read it back from a folder or hub id; without one, transformers' derived one stays."""
         if self.family.decodes:
             try:
-                self.model.generation_config = GenerationConfig.from_pretrained(name)
+                self.model.generation_config = GenerationConfig.from_pretrained(name, **hub)
             except OSError:
                 return
 
@@ -246,7 +266,7 @@ class Backbone:
         """Free decoding with transformers' own `generate`; `options` must limit the length."""
         settings = deepcopy(self.model.generation_config)
         settings.max_length = None  # else transformers warns of two limits
-        rest = settings.update(**options)
+        rest = settings.update(**{**FAITHFUL, **options})
         generated: Tensor = self.model.generate(
             # `generate` refuses a 4-D mask unless embeddings are given, too; it does not encode them.
             inputs_embeds=nuggets,
@@ -258,17 +278,18 @@ class Backbone:
         return generated
 
 
-@contextmanager
-def _before(layer: nn.Module, visit: Callable[[Tensor], Tensor]) -> Iterator[None]:
-    """Let `visit` see and replace the hidden states that `layer` is called with."""
+# Who wants to see which layer's input, in this thread: a model may serve several threads at once.
+_VISITOR: ContextVar[tuple[int, Callable[[Tensor], Tensor]] | None] = ContextVar("visitor", default=None)
 
-    def hook(_: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        if args:
-            return (visit(args[0]), *args[1:]), kwargs
-        return args, {**kwargs, "hidden_states": visit(kwargs["hidden_states"])}
 
-    handle = layer.register_forward_pre_hook(hook, with_kwargs=True)
-    try:
-        yield
-    finally:
-        handle.remove()
+def _hook(
+    layer: int, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """Before encoder layer l + 1 runs: let the visitor see and replace X^(l), if it asked for this l."""
+    asked = _VISITOR.get()
+    if asked is None or asked[0] != layer:
+        return None
+    visit = asked[1]
+    if args:
+        return (visit(args[0]), *args[1:]), kwargs
+    return args, {**kwargs, "hidden_states": visit(kwargs["hidden_states"])}

@@ -11,11 +11,12 @@ from safetensors import SafetensorError
 from transformers import AutoConfig, PreTrainedConfig
 
 from textnuggets.config import NuggetConfig
-from textnuggets.errors import CheckpointError, TextnuggetsError
+from textnuggets.errors import CheckpointError, ConfigError, TextnuggetsError
 
 if TYPE_CHECKING:
     from textnuggets.model.modeling import NuggetModel
 
+HUB_OPTIONS = ("revision", "token", "cache_dir", "local_files_only", "force_download", "subfolder")
 SHIPPED = Path(__file__).parent.parent / "models"  # the checkpoints that come with the package
 
 
@@ -38,33 +39,41 @@ def load(name: str | Path | None = None, device: str | None = None, **options: A
                 "no checkpoint comes with this version of textnuggets yet: give load() a folder or "
                 "hub id of a nugget model, or start one with NuggetModel.from_backbone()."
             )
-    if device is None:
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if "device_map" in options:
+        if device is not None:
+            raise ConfigError("give load() a device or a device_map, not both.")
+        return NuggetModel.from_pretrained(name, **options)
     model = NuggetModel.from_pretrained(name, **options)
-    model.to(device)  # type: ignore[arg-type]
+    found = torch.accelerator.current_accelerator(check_available=True)
+    model.to(device or found or "cpu")  # type: ignore[arg-type]
     return model
 
 
-def load_config(name: str) -> PreTrainedConfig:
+def load_config(name: str, **hub: Any) -> PreTrainedConfig:
     """The configuration of any transformers model, from a folder or a hub id."""
     with explain_loading(name):
-        config: PreTrainedConfig = AutoConfig.from_pretrained(name)
+        config: PreTrainedConfig = AutoConfig.from_pretrained(name, **hub)
     return config
 
 
-def check_checkpoint(name: str) -> None:
+def check_checkpoint(name: str, **hub: Any) -> None:
     """Whether `name` holds a nugget model, before transformers tries to fit other weights into one."""
     folder = Path(name)
     if folder.is_dir() and not (folder / "config.json").is_file():
         raise CheckpointError(f"{name!r} holds no model: it has no config.json.")
     with explain_loading(name):
-        found, _ = PreTrainedConfig.get_config_dict(name)
+        found, _ = PreTrainedConfig.get_config_dict(name, **hub)
     kind = found.get("model_type")
     if kind != NuggetConfig.model_type:
         raise CheckpointError(
             f"{name!r} is a {kind!r} model, not a nugget model. "
             f"To start one on it: NuggetModel.from_backbone({name!r})."
         )
+
+
+def hub_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Those of `from_pretrained`'s options that say which files are meant: all of them must agree."""
+    return {key: options[key] for key in HUB_OPTIONS if key in options}
 
 
 def check_complete(name: str, missing: Iterable[str]) -> None:

@@ -91,16 +91,21 @@ def _decode_batch(
         vectors[i, : len(window)] = torch.from_numpy(window.vectors.astype(np.float32))
         scores[i, : len(window)] = torch.from_numpy(window.scores.astype(np.float32))
         kept[i, : len(window)] = True
-    longest = max(int(window.windows[0, 1]) for window in windows)
-    room = int(LENGTH_FACTOR * longest) + LENGTH_SLACK
+    # Room for each text by its own length, so that it does not depend on what shares the batch.
+    most = model.decoder_window - 1
+    rooms = [min(int(LENGTH_FACTOR * n) + LENGTH_SLACK, most) for n in (w.token_count for w in windows)]
+    own_limit = not {"max_new_tokens", "max_length"} & options.keys()
+    if own_limit:
+        options = {**options, "max_new_tokens": max(rooms)}
     device, dtype = model.device, model.dtype
     with torch.inference_mode():
-        generated = model.view.generate(
+        generated: Any = model.view.generate(
             vectors.to(device, dtype),
             residual_bias(scores.to(device), kept.to(device), residual, model.view.residual_scale, dtype),
-            # The backbone's own default length would cut a long text, or pad out a short one.
-            **{"max_new_tokens": min(room, model.decoder_window - 1), **options},
+            **options,
         )
+    if own_limit:  # the first token is the decoder's start
+        generated = [row[: 1 + room] for row, room in zip(generated, rooms, strict=True)]
     texts: list[str] = model.tokenizer.batch_decode(generated, skip_special_tokens=True)
     return [text.strip() for text in texts]
 

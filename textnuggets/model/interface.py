@@ -84,6 +84,10 @@ class TextInterface:
         if dtype not in ("float32", "float16", "float64"):
             raise ConfigError(f"dtype must be float32, float16 or float64, got {dtype!r}.")
         budget = Budget.of(ratio, max_vectors, model.config.ratio)
+        if max_vectors is not None and model.config.selector in ("all_tokens", "sentence_boundary"):
+            raise ConfigError(
+                f"the selector {model.config.selector!r} takes what it finds: max_vectors cannot hold."
+            )
 
         def stream() -> Iterator[Nuggets]:  # apart, so that what is wrong is said at the call
             total = len(texts) if isinstance(texts, Sized) else None

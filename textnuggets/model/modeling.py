@@ -20,10 +20,16 @@ from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedMode
 from transformers import initialization as init
 
 from textnuggets.config import NuggetConfig, ResidualMode
-from textnuggets.errors import BackboneError, ConfigError
+from textnuggets.errors import BackboneError, ConfigError, InputError
 from textnuggets.model.backbone import Backbone, backbone_window, build_backbone, find_family, load_backbone
 from textnuggets.model.card import model_card
-from textnuggets.model.checkpoint import check_checkpoint, check_complete, explain_loading, load_config
+from textnuggets.model.checkpoint import (
+    check_checkpoint,
+    check_complete,
+    explain_loading,
+    hub_options,
+    load_config,
+)
 from textnuggets.model.encoding import Budget
 from textnuggets.model.feedback import Feedback
 from textnuggets.model.interface import TextInterface
@@ -42,6 +48,7 @@ class NuggetModel(TextInterface, PreTrainedModel):
     config_class = NuggetConfig
     base_model_prefix = "nugget"
     main_input_name = "input_ids"
+    supports_gradient_checkpointing = True
     _supports_sdpa = True
     _supports_flash_attn = True  # encoders; `Backbone` refuses it where a bias must be carried
 
@@ -53,7 +60,7 @@ class NuggetModel(TextInterface, PreTrainedModel):
             # sdpa is the default, which transformers replaces where a backbone has none.
             asked = config._attn_implementation
             backbone = build_backbone(config.backbone, attn_implementation=None if asked == "sdpa" else asked)
-        self.backbone = backbone
+        self.backbone: Any = backbone
         self.view = Backbone(backbone)
         learns = config.selector == "learned"
         self.view.check_layer(config.scorer_layer, config.feedback)
@@ -90,9 +97,10 @@ class NuggetModel(TextInterface, PreTrainedModel):
             loaded = build_backbone(backbone, **options)
         else:
             name = config.backbone_name = str(backbone)
-            backbone_config = load_config(name)
+            hub = hub_options(options)
+            backbone_config = load_config(name, **hub)
             find_family(backbone_config)
-            tokenizer = tokenizer or load_tokenizer(name, backbone_config.model_type)
+            tokenizer = tokenizer or load_tokenizer(name, backbone_config.model_type, **hub)
             with explain_loading(name):
                 loaded = load_backbone(name, backbone_config, **options)
         config.backbone = loaded.config
@@ -100,31 +108,38 @@ class NuggetModel(TextInterface, PreTrainedModel):
             config.punctuation_ids = punctuation_ids(check_tokenizer(tokenizer, "this backbone"))
         model = cls(config, loaded)
         model._tokenizer = tokenizer
-        model.to(loaded.dtype)
+        for part in (model.scorer, model.feedback, model.value):
+            if part is not None:  # only ours: T5 keeps some of its own weights in float32
+                part.to(device=loaded.device, dtype=loaded.dtype)
         return model.eval()
 
     @classmethod
     def from_pretrained(cls, name: str | Path, *args: Any, **options: Any) -> Self:  # type: ignore[override]
         """A saved nugget model, from a folder or a hub id, with its tokenizer."""
-        check_checkpoint(str(name))
+        hub = hub_options(options)
+        check_checkpoint(str(name), **hub)
         with explain_loading(str(name)):
             loaded: Any = super().from_pretrained(
                 str(name), *args, use_safetensors=True, output_loading_info=True, **options
             )
         model, report = loaded
         check_complete(str(name), report["missing_keys"])
-        model._tokenizer = load_tokenizer(str(name), NuggetConfig.model_type)
-        model.view.load_generation_config(str(name))
+        model._tokenizer = load_tokenizer(str(name), NuggetConfig.model_type, **hub)
+        model.view.load_generation_config(str(name), **hub)
         model._freeze()
         return model
 
     def save_pretrained(self, path: str | Path, **options: Any) -> None:  # type: ignore[override]
-        """Write `config.json`, safetensors, the tokenizer and a model card."""
+        """Write `config.json`, safetensors, the tokenizer and, where there is none yet, a model card."""
         super().save_pretrained(str(path), **options)
+        if not options.get("is_main_process", True):  # one process of several writes the small files
+            return
         if self._tokenizer is not None:
             self._tokenizer.save_pretrained(str(path))
         self.view.save_generation_config(Path(path))
-        (Path(path) / "README.md").write_text(model_card(self.config), encoding="utf-8")
+        card = Path(path) / "README.md"
+        if not card.exists():
+            card.write_text(model_card(self.config), encoding="utf-8")
 
     def push_to_hub(self, repo_id: str, private: bool | None = None, token: str | None = None) -> str:  # type: ignore[override]
         """Upload everything `save_pretrained` writes, model card included; returns the address."""
@@ -141,6 +156,23 @@ class NuggetModel(TextInterface, PreTrainedModel):
             raise ConfigError("this model has no tokenizer: pass one to NuggetModel.from_backbone.")
         return self._tokenizer
 
+    def gradient_checkpointing_enable(  # type: ignore[override]
+        self, gradient_checkpointing_kwargs: dict[str, Any] | None = None, **rest: Any
+    ) -> None:
+        """Trade time for memory in training; not reentrant, which loses the gradient of the scores."""
+        asked = gradient_checkpointing_kwargs or {}
+        if asked.get("use_reentrant"):
+            raise ConfigError("reentrant checkpointing loses the scores' gradient: use_reentrant=False.")
+        super().gradient_checkpointing_enable({**asked, "use_reentrant": False}, **rest)
+
+    def get_input_embeddings(self) -> nn.Module:
+        """The backbone's token embeddings."""
+        return self.backbone.get_input_embeddings()
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        """Replace the backbone's token embeddings."""
+        self.backbone.set_input_embeddings(value)
+
     @property
     def pad_id(self) -> int:
         """The id padding is filled with; attention never sees it."""
@@ -149,8 +181,7 @@ class NuggetModel(TextInterface, PreTrainedModel):
     @property
     def window(self) -> int:
         """The most tokens encoded at once, special ones included."""
-        own = backbone_window(self.view.config)
-        return own if self.config.window is None else min(own, self.config.window)
+        return backbone_window(self.view.config, self.config.window)
 
     @property
     def decoder_window(self) -> int:
@@ -201,6 +232,10 @@ class NuggetModel(TextInterface, PreTrainedModel):
             count: `(batch,)` the k of each text.
             sentence_ends: `(batch, n)` True on sentences' last tokens, for that selector.
         """
+        if self.config.selector == "sentence_boundary" and sentence_ends is None:
+            raise InputError(
+                "the selector 'sentence_boundary' needs sentence_ends, which tokens do not tell."
+            )
         found: list[tuple[Tensor, Selection]] = []
 
         def score_and_choose(hidden_states: Tensor) -> Tensor:
@@ -228,11 +263,11 @@ class NuggetModel(TextInterface, PreTrainedModel):
             chosen = mean_pool(hidden_states, mask)
         else:
             chosen = gather_selected(hidden_states, selection)
-        nuggets = self.value(chosen)  # Z = X' W^V (Eq. 4)
+        nuggets = self.value(chosen.to(self.value.weight.dtype))  # Z = X' W^V (Eq. 4)
         return GeneratedNuggets(nuggets, scores.gather(1, selection.positions), selection, scores)
 
     def _punctuation(self, input_ids: Tensor) -> Tensor:
-        ids = torch.tensor(self.config.punctuation_ids, device=input_ids.device)
+        ids = torch.tensor(self.config.punctuation_ids, dtype=input_ids.dtype, device=input_ids.device)
         return torch.isin(input_ids, ids)
 
     def forward(
@@ -286,6 +321,9 @@ class NuggetModel(TextInterface, PreTrainedModel):
     def evaluating(self) -> Iterator[None]:
         """Evaluation mode for as long as it lasts, then what it was before."""
         training = self.training
+        if not training:  # nothing to change, so that threads do not see it change
+            yield
+            return
         self.eval()
         try:
             yield

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 
 class Scorer(nn.Module):
@@ -17,7 +19,10 @@ class Scorer(nn.Module):
     def forward(self, hidden_states: Tensor) -> Tensor:
         """`(batch, n, d)` hidden states of layer l -> `(batch, n)` scores, in float32.
 
-        Half precision has too few digits to rank hundreds of tokens without ties.
+        The last step is computed in float32, too: half precision has too few digits to rank hundreds of
+        tokens without ties. T5 hands on float32 states in a half-precision model, hence the first cast.
         """
-        scores: Tensor = self.out(self.activation(self.hidden(hidden_states)))
-        return scores.squeeze(-1).float()
+        hidden = self.activation(self.hidden(hidden_states.to(self.hidden.weight.dtype)))
+        with torch.autocast(hidden.device.type, enabled=False):
+            scores = functional.linear(hidden.float(), self.out.weight.float(), self.out.bias.float())
+        return scores.squeeze(-1)

@@ -122,8 +122,10 @@ def write_parquet(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> 
     try:
         with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
             for table in tables:
-                writer.write_table(table)
+                writer.write_table(table.cast(schema))
                 rows += len(table)
+        with temporary.open("rb+") as written:
+            os.fsync(written.fileno())  # on the disk before it gets its name
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -7,6 +7,7 @@ made of two SentencePiece models without offsets: for it an equivalent one is bu
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +22,20 @@ from textnuggets.errors import BackboneError, MissingExtraError
 UNREACHABLE = -1000.0  # score of pieces only the target side uses; better than unknown, no more
 
 
-def load_tokenizer(name: str, model_type: str) -> PreTrainedTokenizerFast:
+def load_tokenizer(name: str, model_type: str, **hub: Any) -> PreTrainedTokenizerFast:
     """The tokenizer of a backbone or nugget model, from a folder or a hub id."""
-    if model_type == "marian" and _fetch(name, "tokenizer.json") is None:
-        source, vocabulary = _fetch(name, "source.spm"), _fetch(name, "vocab.json")
+    if model_type == "marian" and _fetch(name, "tokenizer.json", **hub) is None:
+        source, vocabulary = _fetch(name, "source.spm", **hub), _fetch(name, "vocab.json", **hub)
         if source is None or vocabulary is None:
             raise BackboneError(
                 f"{name!r} has no tokenizer: a Marian model needs source.spm and vocab.json beside it."
             )
+        if _fetch(name, "target_vocab.json", **hub) is not None:
+            raise BackboneError(
+                f"{name!r} has a vocabulary for each language; only joint ones are supported."
+            )
         return build_marian_tokenizer(source, vocabulary)
-    return check_tokenizer(AutoTokenizer.from_pretrained(name), name)
+    return check_tokenizer(AutoTokenizer.from_pretrained(name, **hub), name)
 
 
 def check_tokenizer(tokenizer: Any, name: str) -> PreTrainedTokenizerFast:
@@ -85,20 +90,23 @@ def build_marian_tokenizer(source: Path, vocabulary: Path) -> PreTrainedTokenize
     tokenizer.decoder = decoders.Metaspace()
     end = ids["</s>"]
     tokenizer.post_processor = TemplateProcessing(single="$A </s>", special_tokens=[("</s>", end)])
+    # Models for several target languages are told which by a code such as >>fra<< before the text.
+    codes = [piece for piece in pieces if re.fullmatch(r">>.+<<", piece)]
     tokenizer.add_special_tokens(
         [AddedToken(token, special=True, normalized=False) for token in ("</s>", "<unk>", "<pad>")]
     )
+    tokenizer.add_tokens([AddedToken(code, normalized=False) for code in codes])
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, eos_token="</s>", unk_token="<unk>", pad_token="<pad>"
     )
 
 
-def _fetch(name: str, file: str) -> Path | None:
+def _fetch(name: str, file: str, **hub: Any) -> Path | None:
     """The path of one file of a folder or hub repository; None where it has no such file."""
-    folder = Path(name)
+    folder = Path(name) / hub.get("subfolder", "")
     if folder.is_dir():
         return folder / file if (folder / file).is_file() else None
     try:
-        return Path(hf_hub_download(name, file))
+        return Path(hf_hub_download(name, file, **hub))
     except EntryNotFoundError:
         return None

@@ -77,7 +77,7 @@ class Window:
 def cut_into_windows(tokenizer: Any, texts: Sequence[str], limit: int) -> list[list[Window]]:
     """Tokenize texts into windows of at most `limit` tokens, special ones included."""
     return [
-        [Window(text, 0, len(text), encoding)]
+        [Window(text, 0, len(text) if text.strip() else 0, encoding)]
         if len(encoding) <= limit
         else _cut(tokenizer, text, encoding, limit)
         for text, encoding in zip(texts, _tokenize(tokenizer, texts), strict=True)

@@ -28,8 +28,6 @@ def maxsim(query: Vectors | Sequence[Vectors], document: Vectors | Sequence[Vect
     """
     queries, one_query = _as_list(query, "query")
     documents, one_document = _as_list(document, "document")
-    if not queries or not documents:
-        return np.zeros((len(queries), len(documents)), dtype=np.float32)
     widths = sorted({item.shape[1] for item in (*queries, *documents)})
     if len(widths) > 1:
         raise InputError(f"vectors of {widths} dimensions do not compare: different models made them.")
@@ -45,6 +43,8 @@ def _maxsim_matrix(
     queries: list[NDArray[np.float32]], documents: list[NDArray[np.float32]]
 ) -> NDArray[np.float32]:
     """All queries against all documents, a block of documents at a time."""
+    if not queries or not documents:
+        return np.zeros((len(queries), len(documents)), dtype=np.float32)
     stacked = np.concatenate(queries)  # (all query vectors, d)
     lengths = np.array([len(q) for q in queries])
     starts = np.cumsum([0, *lengths[:-1]])
