@@ -127,6 +127,27 @@ def test_a_part_that_is_not_whole_is_made_again(model, tmp_path):
     assert same(out, whole)
 
 
+def test_parts_behind_a_damaged_one_are_never_mixed_in(model, tmp_path):
+    out, whole = tmp_path / "a.parquet", tmp_path / "whole.parquet"
+    with pytest.raises(KeyboardInterrupt):
+        encode_to_parquet(model, interrupted(DOCUMENTS, 19), out, name="m")
+    (tmp_path / "a.parquet.partial" / "part-000000.parquet").unlink()
+    with pytest.raises(InputError, match="add --resume"):
+        encode_to_parquet(model, iter(DOCUMENTS), out, name="m", ratio=1.0)
+    encode_to_parquet(model, iter(DOCUMENTS), out, name="m", ratio=1.0, resume=True)
+    encode_to_parquet(model, iter(DOCUMENTS), whole, name="m", ratio=1.0)
+    assert same(out, whole)
+
+
+def test_a_damaged_note_of_the_run_is_named(model, tmp_path):
+    out = tmp_path / "a.parquet"
+    with pytest.raises(KeyboardInterrupt):
+        encode_to_parquet(model, interrupted(DOCUMENTS, 19), out, name="m")
+    (tmp_path / "a.parquet.partial" / "run.json").write_text("{")
+    with pytest.raises(InputError, match=r"run\.json cannot be read"):
+        encode_to_parquet(model, iter(DOCUMENTS), out, name="m", resume=True)
+
+
 def test_no_text_at_all_gives_an_empty_file(model, tmp_path):
     assert encode_to_parquet(model, iter([]), tmp_path / "a.parquet", name="m") == 0
     assert load_nuggets(tmp_path / "a.parquet") == ([], [])

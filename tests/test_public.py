@@ -46,6 +46,7 @@ def test_files_import_only_from_above():
 
     order = [
         "errors",
+        "files",
         "config",
         "progress",
         "text",

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from textnuggets.config import check_ratio
 from textnuggets.errors import InputError
+from textnuggets.files import check_output, replacing
 from textnuggets.model.encoding import Budget, encode_stream
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.storage import METADATA_KEY, nugget_schema, read_metadata, to_table, write_parquet
@@ -64,8 +65,7 @@ def encode_to_parquet(
         "window": model.window,
     }
     schema = nugget_schema(model.view.hidden_size, dtype, about, with_text)
-    if not out.parent.is_dir():
-        raise InputError(f"{out}: the folder {out.parent} does not exist.")
+    check_output(out)
     folder = out.with_name(out.name + ".partial")
     stream = iter(documents)
     if resume and not folder.exists() and out.exists():
@@ -113,23 +113,33 @@ def _open_folder(folder: Path, settings: dict[str, Any], resume: bool) -> list[P
     # As far as they are whole: after a crash of the machine the last one may not be.
     while _is_whole(folder / _part_name(len(parts))):
         parts.append(folder / _part_name(len(parts)))
+    found = sorted(folder.glob("part-*.parquet"))
+    if found and not resume:
+        raise InputError(
+            f"{folder} holds an interrupted run ({len(found)} parts of {PART_TEXTS} texts): "
+            f"add --resume to continue it, or delete the folder to start anew."
+        )
     if parts:
-        if not resume:
-            raise InputError(
-                f"{folder} holds an interrupted run ({len(parts)} parts of {PART_TEXTS} texts): "
-                f"add --resume to continue it, or delete the folder to start anew."
-            )
-        _compare(json.loads(note.read_text(encoding="utf-8")), settings, f"{folder} was begun")
-        return parts
-    folder.mkdir(exist_ok=True)
-    note.write_text(json.dumps(settings), encoding="utf-8")
-    return []
+        try:
+            begun = json.loads(note.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise InputError(f"{note} cannot be read ({error}): delete {folder} to start anew.") from error
+        _compare(begun, settings, f"{folder} was begun")
+    else:
+        if folder.exists() and not folder.is_dir():
+            raise InputError(f"{folder} is in the way: it is not a folder of finished parts.")
+        folder.mkdir(exist_ok=True)
+        with replacing(note) as temporary:
+            temporary.write_text(json.dumps(settings), encoding="utf-8")
+    for stale in set(found) - set(parts):  # behind one that is not whole
+        stale.unlink()
+    return parts
 
 
 def _is_whole(path: Path) -> bool:
     try:
         return path.is_file() and pq.read_metadata(path).num_rows > 0
-    except pa.ArrowInvalid:
+    except (pa.ArrowException, OSError):
         return False
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
 from transformers import AutoConfig, PreTrainedConfig
 
 from textnuggets.errors import ConfigError
 
+OWN_SETTINGS = ("ratio", "scorer_layer", "selector", "residual", "feedback", "freeze", "window", "backbone")
 ResidualMode = Literal["add", "straight_through", "off"]
 
 
@@ -50,13 +53,16 @@ class NuggetConfig(PreTrainedConfig):
         punctuation_ids: list[int] | None = None,
         **kwargs: Any,
     ) -> None:
+        for key in kwargs:  # transformers takes any; what is nearly one of ours is a slip
+            if near := get_close_matches(key, OWN_SETTINGS, n=1, cutoff=0.8):
+                raise ConfigError(f"unknown setting {key!r}: did you mean {near[0]!r}?")
         self.ratio = check_ratio(ratio)
-        self.scorer_layer = _check_count("scorer_layer", scorer_layer, at_least=0)
+        self.scorer_layer = check_count("scorer_layer", scorer_layer, at_least=0)
         self.selector = selector  # checked against the registry when a model is built
-        self.residual = _check_choice("residual", residual, get_args(ResidualMode))
-        self.feedback = bool(feedback)
-        self.freeze = bool(freeze)
-        self.window = None if window is None else _check_count("window", window, at_least=16)
+        self.residual = check_residual(residual)
+        self.feedback = _check_flag("feedback", feedback)
+        self.freeze = _check_flag("freeze", freeze)
+        self.window = None if window is None else check_count("window", window, at_least=16)
         if isinstance(backbone, dict):
             backbone = AutoConfig.for_model(**backbone)
         self.backbone = backbone
@@ -67,14 +73,26 @@ class NuggetConfig(PreTrainedConfig):
 
 def check_ratio(ratio: float) -> float:
     """The ratio as a float in (0, 1], or a ConfigError."""
-    if isinstance(ratio, bool) or not isinstance(ratio, (int, float)) or not 0 < ratio <= 1:
+    if isinstance(ratio, bool) or not isinstance(ratio, Real) or not 0 < ratio <= 1:
         raise ConfigError(f"ratio must lie in (0, 1], got {ratio!r}. 0.1 keeps one token in ten.")
     return float(ratio)
 
 
-def _check_count(name: str, value: int, at_least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
+def check_count(name: str, value: int, at_least: int) -> int:
+    """A whole number of at least `at_least`, numpy's too, or a ConfigError."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < at_least:
         raise ConfigError(f"{name} must be a whole number of at least {at_least}, got {value!r}.")
+    return int(value)
+
+
+def check_residual(mode: str) -> ResidualMode:
+    """One of the three residual modes, or a ConfigError."""
+    return _check_choice("residual", mode, get_args(ResidualMode))
+
+
+def _check_flag(name: str, value: bool) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigError(f"{name} must be True or False, got {value!r}.")
     return value
 
 

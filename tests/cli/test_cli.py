@@ -20,7 +20,7 @@ def run(*arguments, stdin=None, env=None):
         [sys.executable, "-m", "textnuggets", *map(str, arguments)],
         input=stdin,
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         env={**os.environ, "OMP_NUM_THREADS": "1", **(env or {})},
         timeout=300,
         check=False,
@@ -138,6 +138,9 @@ def test_highlight_marks_nuggets_in_brackets_without_colours_and_writes_a_page(
         (["encode", "-", "-o", "x.parquet", "--batch-size", "0"], "Invalid value for '--batch-size'"),
         (["reconstruct", "nowhere.parquet"], "nowhere.parquet: no such file"),
         (["frobnicate"], "No such command 'frobnicate'"),
+        (["highlight", "nowhere.txt"], "nowhere.txt: no such file"),
+        (["encode", "-", "-o", "."], "'.' is a folder: name a file to write"),
+        (["encode", "-", "-o", "nowhere/x.parquet"], "the folder nowhere does not exist"),
     ],
 )
 def test_bad_input_is_one_line_and_code_two(arguments, message):
@@ -154,6 +157,28 @@ def test_a_model_that_is_not_there_or_not_one_is_one_line_too(texts, tmp_path, c
     )
     assert not out.exists()
     assert not (tmp_path / "x.parquet.partial").exists()
+
+
+def test_the_input_is_never_overwritten(texts, copier_folder):
+    assert "is what is being read" in error_of(run("encode", texts, "-o", texts, "--model", copier_folder))
+    assert texts.read_text().startswith(CORPUS[0])
+
+
+def test_without_arguments_it_shows_its_help():
+    shown = run()
+    assert shown.returncode == 0
+    assert "Commands:" in shown.stdout
+
+
+def test_plain_output_is_the_text_itself_in_any_locale(copier_folder):
+    text = "猫" * 120 + " :cat: \t x"
+    shown = run(
+        "highlight", text, "--model", copier_folder, "--ratio", "0.01", env={"PYTHONIOENCODING": "ascii"}
+    )
+    assert shown.returncode == 0, shown.stderr
+    assert (
+        shown.stdout.replace("[", "").replace("]", "").replace("</s>", "").replace("<s>", "").strip() == text
+    )
 
 
 def test_an_original_that_is_missing_is_named(texts, tmp_path, copier_folder):

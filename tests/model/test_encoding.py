@@ -167,7 +167,8 @@ def test_a_budget_is_shared_out_whole_and_never_beyond_a_windows_tokens(lengths,
         ({"ratio": 1.5}, "got 1.5"),
         ({"ratio": 0.1, "max_vectors": 3}, "not both"),
         ({"max_vectors": 0}, "got 0"),
-        ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"batch_size": 2.5}, "got 2.5"),
+        ({"batch_size": 0}, "batch_size must be a whole number of at least 1, got 0"),
         ({"dtype": "int8"}, "got 'int8'"),
     ],
 )
@@ -179,6 +180,31 @@ def test_impossible_options_are_refused_with_their_value(model, options, message
 def test_what_is_not_a_string_is_named_by_its_place(model):
     with pytest.raises(InputError, match="text 1 is NoneType"):
         model.encode(["cat", None])
+    with pytest.raises(InputError, match="got int"):
+        model.encode(3)
+    with pytest.raises(InputError, match="text 0 holds half a surrogate pair"):
+        model.encode("\ud800")
+
+
+def test_numpys_numbers_are_numbers(model):
+    nuggets = model.encode("The cat sat.", ratio=np.float32(0.5), dtype=np.float16)
+    assert nuggets.vectors.dtype == np.float16
+    assert len(model.encode("The cat sat.", max_vectors=np.int64(2))) == 2
+    assert len(list(model.encode_iter("The cat sat."))) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"batch_size": -1}, "got -1"), ({"num_beams": 0}, "got 0"), ({"residual": "plus"}, "got 'plus'")],
+)
+def test_impossible_options_of_reconstruct_are_refused(model, options, message):
+    with pytest.raises(ConfigError, match=message):
+        model.reconstruct(model.encode("cat"), **options)
+
+
+def test_only_nuggets_are_reconstructed(model):
+    with pytest.raises(InputError, match="item 1 is int"):
+        model.reconstruct([model.encode("cat"), 1])
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -193,6 +193,8 @@ def test_a_tokenizer_that_adds_no_special_token_is_refused():
         ({"scorer_layer": -1}, "scorer_layer must be a whole number"),
         ({"residual": "plus"}, "residual must be one of add, straight_through, off; got 'plus'"),
         ({"window": 4}, "window must be a whole number of at least 16"),
+        ({"ration": 0.3}, "unknown setting 'ration': did you mean 'ratio'"),
+        ({"feedback": "no"}, "feedback must be True or False, got 'no'"),
     ],
 )
 def test_impossible_settings_are_refused(settings, message):

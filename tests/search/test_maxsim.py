@@ -63,6 +63,13 @@ def test_a_zero_vector_matches_nothing_and_is_no_nan():
     assert maxsim(np.zeros((1, 4), np.float32), np.ones((2, 4), np.float32)) == 0.0
 
 
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_very_small_and_large_vectors_compare_like_others(scale):
+    rng = np.random.default_rng(0)
+    (query, document), other = vectors(rng, 2), np.float32(scale)
+    assert maxsim(query * other, document) == pytest.approx(maxsim(query, document), abs=1e-5)
+
+
 def test_what_cannot_be_compared_is_refused():
     with pytest.raises(InputError, match=r"vectors of \[3, 4\] dimensions do not compare"):
         maxsim(np.ones((1, 4)), [np.ones((1, 4)), np.ones((1, 3))])
@@ -70,3 +77,5 @@ def test_what_cannot_be_compared_is_refused():
         maxsim(np.ones(4), np.ones((1, 4)))
     with pytest.raises(InputError, match=r"document 1 must be"):
         maxsim(np.ones((1, 4)), [np.ones((1, 4)), np.ones((0, 4))])
+    with pytest.raises(InputError, match="not finite"):
+        maxsim(np.full((1, 4), np.nan), np.ones((1, 4)))

@@ -58,6 +58,12 @@ def test_standard_input_may_be_plain_or_json(monkeypatch, lines):
     assert list(read_documents("-")) == [("1", "one"), ("2", "two")]
 
 
+@pytest.mark.parametrize("lines", [b'\xef\xbb\xbf{"text": "one"}\n', b'\n\n{"text": "one", "id": 1}\n\n'])
+def test_json_on_standard_input_may_begin_with_a_mark_or_blank_lines(monkeypatch, lines):
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(lines)))
+    assert list(read_documents("-")) == [("1", "one")]
+
+
 BAD = {
     b"not json": "not JSON",
     b'{"txt": "x"}': "the field 'text' is missing",
@@ -65,6 +71,8 @@ BAD = {
     b'["text"]': "not list",
     b'{"text": "a", "id": []}': "the field 'id' is list",
     b'{"text": "\\ud800"}': "surrogate",
+    b'{"text": "a", "id": "\\ud800"}': "surrogate",
+    b'{"text": ' + b"9" * 5000 + b"}": "not JSON",
     b"\xff\xfe": "not UTF-8",
     b"[" * 100_000: "not JSON",
 }
@@ -92,5 +100,5 @@ def test_missing_and_unknown_files_are_errors_at_once(tmp_path):
     with pytest.raises(InputError, match="not a Parquet file"):
         list(read_documents(str(tmp_path / "a.parquet")))
     pq.write_table(pa.table({"body": ["one"]}), tmp_path / "a.parquet")
-    with pytest.raises(InputError, match="no column 'text', only body"):
+    with pytest.raises(InputError, match="needs one column 'text', has only body"):
         list(read_documents(str(tmp_path / "a.parquet")))

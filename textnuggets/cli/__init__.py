@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from typing import Annotated
 
@@ -15,7 +16,6 @@ from textnuggets.errors import TextnuggetsError
 
 app = typer.Typer(
     name="textnuggets",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # rich would make --help several times slower
@@ -42,6 +42,11 @@ def _root(
 
 def main() -> None:
     """Run the command line: errors are one line on standard error, code 2 for bad input."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # texts are UTF-8, whatever the locale says
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    if len(sys.argv) == 1:
+        sys.argv.append("--help")
     try:
         code = app(standalone_mode=False)
     except typer.Abort:

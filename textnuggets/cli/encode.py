@@ -34,6 +34,7 @@ def encode(
     ] = False,
 ) -> None:
     """Encode texts into nuggets."""
+    from textnuggets.files import check_output
     from textnuggets.text.documents import raise_bad_line, read_documents
 
     bad = 0
@@ -43,6 +44,7 @@ def encode(
         bad += 1
         print(f"skipped: {error}", file=sys.stderr)
 
+    check_output(out, texts)
     documents = read_documents(texts, report if skip_bad else raise_bad_line)
     loaded = load_model(model)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +10,9 @@ from typing import Annotated
 import typer
 
 from textnuggets.cli.options import Model, Ratio, load_model
+from textnuggets.errors import InputError
+
+FILE_NAME = re.compile(r"\S+\.(txt|jsonl|parquet)(\.gz)?")
 
 
 def highlight(
@@ -20,10 +24,14 @@ def highlight(
     ] = None,
 ) -> None:
     """Shade tokens by score, with nuggets on green."""
-    from textnuggets.text.documents import read_documents
+    from textnuggets.files import check_output, replacing
+    from textnuggets.text.documents import is_unicode, read_documents
 
-    is_file = text == "-" or Path(text[:255]).is_file()
-    texts = [document.text for document in read_documents(text)] if is_file else [text]
+    if html is not None:
+        check_output(html, text if _names_a_file(text) else None)
+    texts = [document.text for document in read_documents(text)] if _names_a_file(text) else [text]
+    if not all(map(is_unicode, texts)):
+        raise InputError("the text is not Unicode.")
     loaded = load_model(model)
 
     from textnuggets.highlighting import highlight as find_pieces
@@ -36,7 +44,8 @@ def highlight(
             f"The stronger a token is printed, the higher its score; those on green are the nuggets. "
             f"Model: {model or 'default'}, ratio {used:g}."
         )
-        html.write_text(to_html(pieces, "Nuggets", remark), encoding="utf-8")
+        with replacing(html) as temporary:
+            temporary.write_text(to_html(pieces, "Nuggets", remark), encoding="utf-8")
         print(f"{html}: {len(texts):,} texts", file=sys.stderr)
         return
 
@@ -45,4 +54,15 @@ def highlight(
     console = Console(highlight=False, soft_wrap=True)
     for item in pieces:
         # Colours only where they can be seen; NO_COLOR is honoured by rich.
-        console.print(to_terminal(item) if console.color_system else to_plain(item), markup=False)
+        if console.color_system:
+            console.print(to_terminal(item))
+        else:
+            print(to_plain(item))
+
+
+def _names_a_file(text: str) -> bool:
+    """Whether the argument is a file, or looks so much like one that its absence must be said."""
+    try:
+        return text == "-" or Path(text).is_file() or bool(FILE_NAME.fullmatch(text))
+    except (OSError, ValueError):  # too long for a name, or with a zero in it
+        return False

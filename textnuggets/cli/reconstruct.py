@@ -24,7 +24,12 @@ ROWS = 256  # decoded before they are written
 def reconstruct(
     nuggets: Annotated[str, typer.Argument(help="A Parquet file that 'textnuggets encode' wrote.")],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="JSON lines to write; standard output by default.")
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="JSON lines to write; standard output by default. Unfinished, they are in OUT.partial.",
+        ),
     ] = None,
     model: Annotated[
         str | None, typer.Option("--model", help="Folder or hub id; by default the model that made the file.")
@@ -37,12 +42,15 @@ def reconstruct(
     batch_size: BatchSize = 16,
 ) -> None:
     """Decode nuggets back into texts, as JSON lines with 'id' and 'text'."""
+    from textnuggets.files import check_output
     from textnuggets.model.storage import iter_nuggets, read_metadata
     from textnuggets.progress import Progress
 
+    if out is not None:
+        check_output(out, nuggets)
     made_by = read_metadata(nuggets).get("model")
-    originals = _originals(against) if against else None
-    bleu = _bleu() if against else None
+    originals = _originals(against, nuggets) if against is not None else None
+    bleu = _bleu() if against is not None else None
     name = model or (made_by if made_by != "default" else None)
     if name is None and made_by is None:
         raise InputError(f"{nuggets} does not say which model made it: name it with --model.")
@@ -55,9 +63,7 @@ def reconstruct(
             for (row_id, _), text in zip(part, texts, strict=True):
                 record: dict[str, object] = {"id": row_id, "text": text}
                 if originals is not None and bleu is not None:
-                    original = originals.get(row_id)
-                    if original is None:
-                        raise InputError(f"{against} has no text with the id {row_id!r}.")
+                    original = originals[row_id]
                     record["bleu"] = round(bleu.sentence_score(text, [original]).score, 2)
                     record["exact"] = text == original
                     pairs.append((text, original))
@@ -69,10 +75,18 @@ def reconstruct(
         print(f"BLEU {corpus.score:.2f}, exact {exact:.1%}, {len(pairs):,} texts", file=sys.stderr)
 
 
-def _originals(source: str) -> dict[str, str]:
+def _originals(source: str, nuggets: str) -> dict[str, str]:
+    """The texts by id; that none is missing is found out before anything is decoded."""
+    from textnuggets.model.storage import open_nugget_file
     from textnuggets.text.documents import read_documents
 
-    return {document.id: document.text for document in read_documents(source)}
+    texts = {document.id: document.text for document in read_documents(source)}
+    with open_nugget_file(nuggets) as file:
+        for batch in file.iter_batches(columns=["id"]):
+            for row_id in batch.column("id").to_pylist():
+                if row_id not in texts:
+                    raise InputError(f"{source} has no text with the id {row_id!r}.")
+    return texts
 
 
 def _bleu() -> BLEU:
@@ -85,14 +99,14 @@ def _bleu() -> BLEU:
 
 @contextmanager
 def _writer(out: Path | None) -> Iterator[IO[str]]:
-    """Standard output, or a file that appears under its name only when it is whole."""
+    """Standard output, or a file that appears under its name only when it is whole.
+
+    Until then it is OUT.partial, where an interrupted run leaves the lines that are done.
+    """
     if out is None:
         yield sys.stdout
         return
-    temporary = out.with_name(f".{out.name}.tmp")
-    try:
-        with temporary.open("w", encoding="utf-8") as stream:
-            yield stream
-        temporary.replace(out)
-    finally:
-        temporary.unlink(missing_ok=True)
+    partial = out.with_name(out.name + ".partial")
+    with partial.open("w", encoding="utf-8") as stream:
+        yield stream
+    partial.replace(out)

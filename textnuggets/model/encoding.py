@@ -11,12 +11,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from textnuggets.config import check_ratio
+from textnuggets.config import check_count, check_ratio
 from textnuggets.errors import ConfigError, InputError
 from textnuggets.model.nuggets import Nuggets
 from textnuggets.model.selection import nugget_count
 from textnuggets.model.windows import Window, cut_into_windows
 from textnuggets.progress import Progress
+from textnuggets.text.documents import is_unicode
 
 if TYPE_CHECKING:
     from textnuggets.model.modeling import NuggetModel
@@ -39,9 +40,7 @@ class Budget:
             return cls(default if ratio is None else check_ratio(ratio))
         if ratio is not None:
             raise ConfigError(f"give ratio or max_vectors, not both (got {ratio} and {max_vectors}).")
-        if isinstance(max_vectors, bool) or not isinstance(max_vectors, int) or max_vectors < 1:
-            raise ConfigError(f"max_vectors must be a whole number from 1 up, got {max_vectors!r}.")
-        return cls(1.0, max_vectors)
+        return cls(1.0, check_count("max_vectors", max_vectors, at_least=1))
 
     def share(self, lengths: Sequence[int]) -> list[int]:
         """The k of each window of one text, from the windows' token counts."""
@@ -57,6 +56,17 @@ class Budget:
         spare, total = min(self.max_vectors, sum(lengths)) - len(lengths), max(1, sum(rest))
         edges = [spare * done // total for done in np.cumsum([0, *rest]).tolist()]
         return [1 + after - before for before, after in pairwise(edges)]
+
+
+def as_dtype(name: str) -> np.dtype[np.floating]:
+    """The numpy dtype of stored vectors, or a ConfigError."""
+    try:
+        found = np.dtype(name)
+    except TypeError:
+        found = None
+    if found is None or found.name not in ("float32", "float16", "float64"):
+        raise ConfigError(f"dtype must be float32, float16 or float64, got {name!r}.")
+    return found
 
 
 def encode_stream(
@@ -97,6 +107,8 @@ def _chunks(texts: Iterable[str], most: int) -> Iterator[list[str]]:
     for index, text in enumerate(texts):
         if not isinstance(text, str):
             raise InputError(f"texts must be strings; text {index} is {type(text).__name__}.")
+        if not (text.isascii() or is_unicode(text)):
+            raise InputError(f"text {index} holds half a surrogate pair, so it is no Unicode text.")
         chunk.append(text)
         characters += len(text)
         if len(chunk) == most or characters >= SORTED_CHARACTERS:

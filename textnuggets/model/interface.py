@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sized
 from typing import TYPE_CHECKING, Any, cast, overload
 
-import numpy as np
-
-from textnuggets.config import ResidualMode
-from textnuggets.errors import ConfigError
+from textnuggets.config import ResidualMode, check_count, check_residual
+from textnuggets.errors import ConfigError, InputError
 from textnuggets.model.decoding import reconstruct_all
-from textnuggets.model.encoding import Budget, encode_stream
+from textnuggets.model.encoding import Budget, as_dtype, encode_stream
 from textnuggets.model.nuggets import Nuggets
 from textnuggets.progress import Progress
 
@@ -79,10 +77,12 @@ class TextInterface:
     ) -> Iterator[Nuggets]:
         """Like `encode`, one by one: a generator of any size streams through in bounded memory."""
         model = self._as_model()
-        if batch_size < 1:
-            raise ConfigError(f"batch_size must be at least 1, got {batch_size}.")
-        if dtype not in ("float32", "float16", "float64"):
-            raise ConfigError(f"dtype must be float32, float16 or float64, got {dtype!r}.")
+        check_count("batch_size", batch_size, at_least=1)
+        stored = as_dtype(dtype)
+        if isinstance(texts, str):
+            texts = [texts]
+        if not isinstance(texts, Iterable):
+            raise InputError(f"texts must be a string or an iterable of strings, got {type(texts).__name__}.")
         budget = Budget.of(ratio, max_vectors, model.config.ratio)
         if max_vectors is not None and model.config.selector in ("all_tokens", "sentence_boundary"):
             raise ConfigError(
@@ -92,7 +92,7 @@ class TextInterface:
         def stream() -> Iterator[Nuggets]:  # apart, so that what is wrong is said at the call
             total = len(texts) if isinstance(texts, Sized) else None
             with Progress("encode", total, show_progress) as progress:
-                yield from encode_stream(model, texts, budget, batch_size, np.dtype(dtype), progress)
+                yield from encode_stream(model, texts, budget, batch_size, stored, progress)
 
         return stream()
 
@@ -120,12 +120,18 @@ class TextInterface:
             options: For transformers' `generate`.
         """
         model = self._as_model()
+        check_count("num_beams", num_beams, at_least=1)
+        check_count("batch_size", batch_size, at_least=1)
+        mode = check_residual(model.config.residual if residual is None else residual)
         alone = isinstance(nuggets, Nuggets)
         items = [nuggets] if isinstance(nuggets, Nuggets) else list(nuggets)
+        for index, item in enumerate(items):
+            if not isinstance(item, Nuggets):
+                raise InputError(
+                    f"reconstruct takes what encode returned; item {index} is {type(item).__name__}."
+                )
         options = {"num_beams": num_beams, "do_sample": False, **options}
         total = sum(len(item.windows) for item in items)
         with Progress("reconstruct", total, show_progress) as progress, model.evaluating():
-            texts = reconstruct_all(
-                model, items, batch_size, residual or model.config.residual, progress, options
-            )
+            texts = reconstruct_all(model, items, batch_size, mode, progress, options)
         return texts[0] if alone else texts

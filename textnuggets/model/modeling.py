@@ -90,6 +90,8 @@ class NuggetModel(TextInterface, PreTrainedModel):
             tokenizer: A fast tokenizer; needed with a configuration, else loaded with the backbone.
             options: For transformers' `from_pretrained`: `dtype`, `attn_implementation`, ...
         """
+        if not isinstance(config, NuggetConfig | None):
+            raise ConfigError(f"config must be a NuggetConfig, got {type(config).__name__}.")
         config = deepcopy(config) if config else NuggetConfig()
         # Whatever can be refused is refused before anything large is loaded.
         get_selector(config.selector)

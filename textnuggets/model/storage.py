@@ -7,7 +7,6 @@ ratio and version made it.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,12 @@ import pyarrow.parquet as pq
 
 from textnuggets import __version__
 from textnuggets.errors import InputError
+from textnuggets.files import check_output, replacing
 from textnuggets.model.nuggets import Nuggets
+from textnuggets.text.documents import open_parquet
 
 METADATA_KEY = b"textnuggets"
+COLUMNS = {"id", "vectors", "scores", "positions", "spans", "tokens", "token_count", "windows"}
 DTYPES = {"float32": pa.float32(), "float16": pa.float16(), "float64": pa.float64()}
 
 
@@ -71,9 +73,10 @@ def to_table(
 
 def save_nuggets(path: str | Path, nuggets: Sequence[Nuggets], ids: Sequence[str] | None = None) -> None:
     """Write nuggets to a Parquet file, atomically; ids count from 1 by default."""
+    check_output(Path(path))
     if not nuggets:
         raise InputError(f"{path}: there are no nuggets to save.")
-    ids = [str(i) for i in range(1, len(nuggets) + 1)] if ids is None else list(ids)
+    ids = [str(i) for i in range(1, len(nuggets) + 1)] if ids is None else [str(i) for i in ids]
     if len(ids) != len(nuggets):
         raise InputError(f"{len(ids)} ids for {len(nuggets)} nuggets: give one each.")
     first = nuggets[0].vectors
@@ -97,19 +100,21 @@ def iter_nuggets(path: str | Path, batch_size: int = 256) -> Iterator[tuple[str,
 def read_metadata(path: str | Path) -> dict[str, Any]:
     """What the file says of its making: model, ratio, version, dimensions, dtype."""
     with open_nugget_file(path) as file:
-        found: dict[str, Any] = json.loads(file.schema_arrow.metadata[METADATA_KEY])
-    return found
+        written = file.schema_arrow.metadata[METADATA_KEY]
+    try:
+        found = json.loads(written)
+    except ValueError as error:
+        raise InputError(f"{path}: its metadata is damaged ({error}).") from error
+    return found if isinstance(found, dict) else {}
 
 
 def open_nugget_file(path: str | Path) -> pq.ParquetFile:
     """Open a nugget file, or say what it is instead."""
     if not Path(path).is_file():
         raise InputError(f"{path}: no such file.")
-    try:
-        file = pq.ParquetFile(path)
-    except pa.ArrowInvalid as error:
-        raise InputError(f"{path}: not a Parquet file ({str(error).splitlines()[0]}).") from error
-    if METADATA_KEY not in (file.schema_arrow.metadata or {}):
+    file = open_parquet(path)
+    names = set(file.schema_arrow.names)
+    if METADATA_KEY not in (file.schema_arrow.metadata or {}) or not names >= COLUMNS:
         file.close()
         raise InputError(f"{path}: a Parquet file, but not of nuggets; make one with: textnuggets encode")
     return file
@@ -117,18 +122,11 @@ def open_nugget_file(path: str | Path) -> pq.ParquetFile:
 
 def write_parquet(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> int:
     """Write tables as row groups under a temporary name and rename: all or nothing. Returns the rows."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     rows = 0
-    try:
-        with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
-            for table in tables:
-                writer.write_table(table.cast(schema))
-                rows += len(table)
-        with temporary.open("rb+") as written:
-            os.fsync(written.fileno())  # on the disk before it gets its name
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(path) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+        for table in tables:
+            writer.write_table(table.cast(schema))
+            rows += len(table)
     return rows
 
 

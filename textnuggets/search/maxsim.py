@@ -76,5 +76,9 @@ def _unit(vectors: Any, name: str) -> NDArray[np.float32]:
     array = np.asarray(vectors.vectors if isinstance(vectors, Nuggets) else vectors, np.float32)
     if array.ndim != 2 or not len(array):
         raise InputError(f"{name} must be (k, d) vectors with k > 0, got shape {array.shape}.")
-    norms = np.linalg.norm(array, axis=1, keepdims=True)
-    return array / np.maximum(norms, np.finfo(np.float32).tiny)
+    if not np.isfinite(array).all():
+        raise InputError(f"{name} holds values that are not finite numbers.")
+    tiny = np.finfo(np.float32).tiny
+    # Scaled first: the square of a very large or small number is out of range.
+    array = array / np.maximum(np.abs(array).max(axis=1, keepdims=True), tiny)
+    return array / np.maximum(np.linalg.norm(array, axis=1, keepdims=True), tiny)

@@ -8,9 +8,11 @@ from __future__ import annotations
 import gzip
 import json
 import sys
+import zlib
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from textnuggets.errors import InputError
 
@@ -65,17 +67,17 @@ def _file(path: Path, parse: Parse, on_bad: BadLine) -> Iterator[Document]:
 
 
 def _standard_input(on_bad: BadLine) -> Iterator[Document]:
+    if sys.stdin is None:
+        raise InputError("standard input is closed.")
     stream = sys.stdin.buffer
-    first = stream.readline()
-    if not first:
-        return
-
-    def lines() -> Iterator[bytes]:
-        yield first
-        yield from stream
-
-    parse = _json_line if first.lstrip().startswith(b"{") else _plain_line
-    yield from _lines(lines(), "standard input", parse, on_bad)
+    opening: list[bytes] = []  # up to the first line that is not blank, which tells what this is
+    for line in stream:
+        opening.append(line)
+        if line.strip():
+            break
+    is_json = bool(opening) and opening[-1].removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
+    parse = _json_line if is_json else _plain_line
+    yield from _lines(chain(opening, stream), "standard input", parse, on_bad)
 
 
 def _lines(lines: Iterator[bytes], source: str, parse: Parse, on_bad: BadLine) -> Iterator[Document]:
@@ -87,8 +89,10 @@ def _lines(lines: Iterator[bytes], source: str, parse: Parse, on_bad: BadLine) -
             line = next(lines)
         except StopIteration:
             return
-        except (EOFError, OSError) as error:  # a damaged .gz cannot be read on
+        except (EOFError, OSError, zlib.error) as error:  # a damaged .gz cannot be read on
             raise InputError(f"{source}, line {number}: {error}.") from error
+        if parse is _json_line and not line.strip():
+            continue
         try:
             document = parse(line, number)
         except InputError as error:
@@ -105,7 +109,7 @@ def _plain_line(line: bytes, number: int) -> Document:
 def _json_line(line: bytes, number: int) -> Document:
     try:
         record = json.loads(_decode(line).removeprefix("\ufeff"))
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"not JSON ({error}).") from error
     if not isinstance(record, dict):
         raise InputError(f"a JSON object with a 'text' is needed, not {type(record).__name__}.")
@@ -115,11 +119,18 @@ def _json_line(line: bytes, number: int) -> Document:
         raise InputError(f"the field 'text' {found}; it must be a string.")
     if isinstance(name, bool) or not isinstance(name, (str, int)):
         raise InputError(f"the field 'id' is {type(name).__name__}; it must be a string or number.")
+    if not (is_unicode(text) and is_unicode(str(name))):  # "\ud800" is valid JSON, but no text
+        raise InputError("half a surrogate pair stands alone, so it is no Unicode text.")
+    return Document(str(name), text)
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a string is text that can be written: Python also allows halves of surrogate pairs."""
     try:
         text.encode("utf-8")
-    except UnicodeEncodeError as error:  # "\ud800" is valid JSON, but no text
-        raise InputError(f"the field 'text' holds half a surrogate pair ({error.reason}).") from error
-    return Document(str(name), text)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _decode(line: bytes) -> str:
@@ -129,18 +140,22 @@ def _decode(line: bytes) -> str:
         raise InputError(f"not UTF-8 (byte {error.start + 1}: {error.reason}).") from error
 
 
-def _parquet(path: Path, on_bad: BadLine) -> Iterator[Document]:
+def open_parquet(path: str | Path) -> Any:
+    """A `pyarrow.parquet.ParquetFile`, or an InputError that names the file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        file = pq.ParquetFile(path)
-    except pa.ArrowInvalid as error:
+        return pq.ParquetFile(path)
+    except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path}: not a Parquet file ({str(error).splitlines()[0]}).") from error
-    with file:
+
+
+def _parquet(path: Path, on_bad: BadLine) -> Iterator[Document]:
+    with open_parquet(path) as file:
         names = file.schema_arrow.names
-        if "text" not in names:
-            raise InputError(f"{path}: no column 'text', only {', '.join(names)}.")
+        if names.count("text") != 1 or names.count("id") > 1:
+            raise InputError(f"{path}: needs one column 'text', has only {', '.join(names)}.")
         columns = ["text", "id"] if "id" in names else ["text"]
         number = 0
         for batch in file.iter_batches(batch_size=1024, columns=columns):

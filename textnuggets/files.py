@@ -1,0 +1,38 @@
+"""Writing files so that they are whole or not there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from textnuggets.errors import InputError
+
+
+def check_output(path: Path, source: str | None = None) -> None:
+    """Whether a file can be written there, before hours go into its content.
+
+    Args:
+        path: The file to write.
+        source: What is being read, which must not be overwritten.
+    """
+    if path.is_dir():
+        raise InputError(f"{str(path)!r} is a folder: name a file to write.")
+    if not path.parent.is_dir():
+        raise InputError(f"{path}: the folder {path.parent} does not exist.")
+    if source is not None and path.exists() and Path(source).exists() and path.samefile(source):
+        raise InputError(f"{path} is what is being read: write to another file.")
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary name to write to, which takes the place of `path` when all went well."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        with temporary.open("rb+") as written:
+            os.fsync(written.fileno())  # on the disk before it gets its name
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
