@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from tests.tiny import CORPUS, WIDTH, tiny_model
-from textnuggets import __version__, bulk, load_nuggets, save_nuggets
+from textnuggets import __version__, bulk, load, load_nuggets, save_nuggets
 from textnuggets.bulk import encode_to_parquet
 from textnuggets.errors import InputError
 from textnuggets.model.storage import iter_nuggets, read_metadata
@@ -146,6 +146,14 @@ def test_a_damaged_note_of_the_run_is_named(model, tmp_path):
     (tmp_path / "a.parquet.partial" / "run.json").write_text("{")
     with pytest.raises(InputError, match=r"run\.json cannot be read"):
         encode_to_parquet(model, iter(DOCUMENTS), out, name="m", resume=True)
+
+
+def test_a_fingerprint_is_of_the_weights_not_of_the_folder(model, tmp_path):
+    for name in ("one", "two"):
+        model.save_pretrained(tmp_path / name)
+    one, two = (bulk.fingerprint(load(tmp_path / name)) for name in ("one", "two"))
+    assert one == two == bulk.fingerprint(model)
+    assert bulk.fingerprint(tiny_model("bart", scorer_layer=2)) != bulk.fingerprint(tiny_model("mbart"))
 
 
 def test_no_text_at_all_gives_an_empty_file(model, tmp_path):
