@@ -186,7 +186,7 @@ def test_attention_that_cannot_carry_the_bias_is_refused():
 def test_an_encoder_may_use_any_attention_since_it_carries_no_bias():
     model = tiny_model("bert")
     model.backbone.config._attn_implementation = "flash_attention_2"
-    Backbone(model.backbone)  # raises nothing
+    assert Backbone(model.backbone).encoder is model.backbone
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -65,6 +65,14 @@ def test_how_to_decode_is_saved_with_it(tmp_path):
     assert textnuggets.load(tmp_path).backbone.generation_config.forced_bos_token_id == 7
 
 
+@pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: path.write_text("{")])
+def test_how_to_decode_may_not_be_missing_or_damaged(tmp_path, damage):
+    tiny_model().save_pretrained(tmp_path)
+    damage(tmp_path / "generation_config.json")
+    with pytest.raises(CheckpointError, match="cannot load"):
+        textnuggets.load(tmp_path)
+
+
 def test_a_backbone_loads_from_a_folder(tmp_path):
     bare = tiny_model("bart").backbone
     bare.save_pretrained(tmp_path)

@@ -255,12 +255,9 @@ class Backbone:
             self.model.generation_config.save_pretrained(folder)
 
     def load_generation_config(self, name: str, **hub: Any) -> None:
-        """Read it back from a folder or hub id; without one, transformers' derived one stays."""
+        """Read it back from a folder or hub id; a saved model with a decoder always has it."""
         if self.family.decodes:
-            try:
-                self.model.generation_config = GenerationConfig.from_pretrained(name, **hub)
-            except OSError:
-                return
+            self.model.generation_config = GenerationConfig.from_pretrained(name, **hub)
 
     def generate(self, nuggets: Tensor, bias: Tensor, **options: Any) -> Tensor:
         """Free decoding with transformers' own `generate`; `options` must limit the length."""

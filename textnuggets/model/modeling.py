@@ -127,7 +127,8 @@ class NuggetModel(TextInterface, PreTrainedModel):
         model, report = loaded
         check_complete(str(name), report["missing_keys"])
         model._tokenizer = load_tokenizer(str(name), NuggetConfig.model_type, **hub)
-        model.view.load_generation_config(str(name), **hub)
+        with explain_loading(str(name)):
+            model.view.load_generation_config(str(name), **hub)
         model._freeze()
         return model
 
