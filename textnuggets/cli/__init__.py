@@ -12,6 +12,8 @@ from textnuggets import __version__
 from textnuggets.cli.encode import encode
 from textnuggets.cli.highlight import highlight
 from textnuggets.cli.reconstruct import reconstruct
+from textnuggets.cli.train import train
+from textnuggets.cli.trim import trim
 from textnuggets.errors import TextnuggetsError
 
 app = typer.Typer(
@@ -23,6 +25,8 @@ app = typer.Typer(
 app.command()(encode)
 app.command()(reconstruct)
 app.command()(highlight)
+app.command()(train)
+app.command()(trim)
 
 
 def _print_version(wanted: bool) -> None:

@@ -24,15 +24,20 @@ BatchSize = Annotated[int, typer.Option(min=1, help="Texts that go through the m
 
 
 def load_model(name: str | None) -> NuggetModel:
-    """The model of a command, without the remarks transformers makes on the way."""
-    from transformers.utils import logging
-
+    """The model of a command."""
     import textnuggets
+
+    quiet_transformers()
+    return textnuggets.load(name)
+
+
+def quiet_transformers() -> None:
+    """Do without the remarks transformers makes on the way."""
+    from transformers.utils import logging
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     warnings.filterwarnings("ignore", module="transformers")
-    return textnuggets.load(name)
 
 
 def check_dtype(dtype: str) -> str:

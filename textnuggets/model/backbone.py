@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
+from torch.nn import functional
 from transformers import AutoModel, AutoModelForSeq2SeqLM, GenerationConfig, PreTrainedConfig
 from transformers.modeling_outputs import BaseModelOutput
 
@@ -236,18 +237,31 @@ class Backbone:
         ).last_hidden_state
         return output
 
-    def decode(self, nuggets: Tensor, bias: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Teacher-forced decoding: the loss (section 3.4) and `(batch, targets, vocabulary)` logits.
+    def shift(self, labels: Tensor) -> Tensor:
+        """What the decoder reads to predict `labels`: the same, one step later, behind its start token."""
+        shifted: Tensor = self.model.prepare_decoder_input_ids_from_labels(labels=labels)
+        return shifted
 
-        The loss is the negative log-likelihood of the target tokens, their mean; labels of -100
-        do not count.
-        """
-        output = self.model(
-            encoder_outputs=BaseModelOutput(last_hidden_state=nuggets),  # type: ignore[arg-type]
-            attention_mask=bias,
-            labels=labels,
-        )
-        return output.loss, output.logits
+    def decode(self, nuggets: Tensor, bias: Tensor, decoder_input_ids: Tensor) -> Tensor:
+        """Teacher-forced decoding: `(batch, targets)` ids -> the decoder's last states `(.., d)`."""
+        states: Tensor = self.model.get_decoder()(
+            input_ids=decoder_input_ids,
+            encoder_hidden_states=nuggets,
+            encoder_attention_mask=bias,
+            use_cache=False,
+        ).last_hidden_state
+        return states
+
+    def project(self, states: Tensor, classes: Tensor | None = None) -> Tensor:
+        """The output layer: decoder states -> logits of the whole vocabulary, or of some of its ids."""
+        if getattr(self.config, "scale_decoder_outputs", False):  # T5, where the embeddings are tied
+            states = states * self.config.d_model**-0.5
+        head, bias = self.model.get_output_embeddings(), getattr(self.model, "final_logits_bias", None)
+        if classes is None:
+            logits: Tensor = head(states)
+            return logits if bias is None else logits + bias
+        logits = functional.linear(states, head.weight[classes])
+        return logits if bias is None else logits + bias[:, classes]
 
     def save_generation_config(self, folder: Path) -> None:
         """Write what the backbone says of decoding: start token, target language, ..."""

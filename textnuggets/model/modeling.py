@@ -33,6 +33,7 @@ from textnuggets.model.checkpoint import (
 from textnuggets.model.encoding import Budget
 from textnuggets.model.feedback import Feedback
 from textnuggets.model.interface import TextInterface
+from textnuggets.model.loss import SampledClasses, decoding_loss
 from textnuggets.model.outputs import GeneratedNuggets, NuggetOutput
 from textnuggets.model.pooling import gather_selected, mean_pool
 from textnuggets.model.residual import residual_bias
@@ -49,6 +50,7 @@ class NuggetModel(TextInterface, PreTrainedModel):
     base_model_prefix = "nugget"
     main_input_name = "input_ids"
     supports_gradient_checkpointing = True
+    accepts_loss_kwargs = True  # `num_items_in_batch`, from transformers' Trainer
     _supports_sdpa = True
     _supports_flash_attn = True  # encoders; `Backbone` refuses it where a bias must be carried
 
@@ -282,6 +284,9 @@ class NuggetModel(TextInterface, PreTrainedModel):
         ratio: float | None = None,
         max_vectors: int | None = None,
         residual: ResidualMode | None = None,
+        decoder_input_ids: Tensor | None = None,
+        classes: SampledClasses | None = None,
+        num_items_in_batch: Tensor | int | None = None,
     ) -> NuggetOutput:
         """Nuggets of a batch and, with labels, the loss of decoding them (section 3.4).
 
@@ -293,6 +298,9 @@ class NuggetModel(TextInterface, PreTrainedModel):
             ratio: Compression ratio; the configuration's by default.
             max_vectors: A number of nuggets instead of a ratio.
             residual: Another residual mode than the configuration's, such as `off` to ablate s.
+            decoder_input_ids: `(batch, targets)` what the decoder reads; the labels, shifted, by default.
+            classes: The part of the vocabulary to decode into, for a sampled softmax.
+            num_items_in_batch: What the summed loss is divided by; the number of targets by default.
         """
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         mask = mask.bool()
@@ -317,7 +325,11 @@ class NuggetModel(TextInterface, PreTrainedModel):
                 self.view.residual_scale,
                 generated.nuggets.dtype,
             )
-            output.loss, output.logits = self.view.decode(generated.nuggets, bias, labels)
+            if decoder_input_ids is None:
+                decoder_input_ids = self.view.shift(labels)
+            states = self.view.decode(generated.nuggets, bias, decoder_input_ids)
+            output.logits = self.view.project(states, None if classes is None else classes.ids)
+            output.loss = decoding_loss(output.logits, labels, classes, num_items_in_batch)
         return output
 
     @contextmanager

@@ -24,13 +24,13 @@ UNREACHABLE = -1000.0  # score of pieces only the target side uses; better than 
 
 def load_tokenizer(name: str, model_type: str, **hub: Any) -> PreTrainedTokenizerFast:
     """The tokenizer of a backbone or nugget model, from a folder or a hub id."""
-    if model_type == "marian" and _fetch(name, "tokenizer.json", **hub) is None:
-        source, vocabulary = _fetch(name, "source.spm", **hub), _fetch(name, "vocab.json", **hub)
+    if model_type == "marian" and fetch(name, "tokenizer.json", **hub) is None:
+        source, vocabulary = fetch(name, "source.spm", **hub), fetch(name, "vocab.json", **hub)
         if source is None or vocabulary is None:
             raise BackboneError(
                 f"{name!r} has no tokenizer: a Marian model needs source.spm and vocab.json beside it."
             )
-        if _fetch(name, "target_vocab.json", **hub) is not None:
+        if fetch(name, "target_vocab.json", **hub) is not None:
             raise BackboneError(
                 f"{name!r} has a vocabulary for each language; only joint ones are supported."
             )
@@ -101,7 +101,7 @@ def build_marian_tokenizer(source: Path, vocabulary: Path) -> PreTrainedTokenize
     )
 
 
-def _fetch(name: str, file: str, **hub: Any) -> Path | None:
+def fetch(name: str, file: str, **hub: Any) -> Path | None:
     """The path of one file of a folder or hub repository; None where it has no such file."""
     folder = Path(name) / hub.get("subfolder", "")
     if folder.is_dir():

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from textnuggets.errors import InputError
 
@@ -55,13 +55,15 @@ def read_documents(source: str, on_bad: BadLine = raise_bad_line) -> Iterator[Do
         raise InputError(f"{source}: no such file.")
     if kind == ".parquet":
         return _parquet(path, on_bad)
-    return _file(path, _json_line if kind == ".jsonl" else _plain_line, on_bad)
+    return read_lines(path, _json_line if kind == ".jsonl" else _plain_line, on_bad)
 
 
-Parse = Callable[[bytes, int], Document]
+Parsed = TypeVar("Parsed")
+Parse = Callable[[bytes, int], Parsed]
 
 
-def _file(path: Path, parse: Parse, on_bad: BadLine) -> Iterator[Document]:
+def read_lines(path: Path, parse: Parse[Parsed], on_bad: BadLine) -> Iterator[Parsed]:
+    """Parse every line of a file, gzipped or not; `parse` gets its bytes and its number from 1."""
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as lines:
         yield from _lines(iter(lines), str(path), parse, on_bad)
 
@@ -80,7 +82,7 @@ def _standard_input(on_bad: BadLine) -> Iterator[Document]:
     yield from _lines(chain(opening, stream), "standard input", parse, on_bad)
 
 
-def _lines(lines: Iterator[bytes], source: str, parse: Parse, on_bad: BadLine) -> Iterator[Document]:
+def _lines(lines: Iterator[bytes], source: str, parse: Parse[Parsed], on_bad: BadLine) -> Iterator[Parsed]:
     """Parse each line, so that one that fails is named and does not end the others."""
     number = 0
     while True:
@@ -91,14 +93,14 @@ def _lines(lines: Iterator[bytes], source: str, parse: Parse, on_bad: BadLine) -
             return
         except (EOFError, OSError, zlib.error) as error:  # a damaged .gz cannot be read on
             raise InputError(f"{source}, line {number}: {error}.") from error
-        if parse is _json_line and not line.strip():
+        if parse is not _plain_line and not line.strip():
             continue
         try:
-            document = parse(line, number)
+            parsed = parse(line, number)
         except InputError as error:
             on_bad(InputError(f"{source}, line {number}: {error}"))
         else:
-            yield document
+            yield parsed
 
 
 def _plain_line(line: bytes, number: int) -> Document:
@@ -106,13 +108,19 @@ def _plain_line(line: bytes, number: int) -> Document:
     return Document(str(number), text.removeprefix("\ufeff") if number == 1 else text)
 
 
-def _json_line(line: bytes, number: int) -> Document:
+def parse_json_object(line: bytes) -> dict[str, Any]:
+    """The JSON object that a line holds."""
     try:
         record = json.loads(_decode(line).removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
         raise InputError(f"not JSON ({error}).") from error
     if not isinstance(record, dict):
         raise InputError(f"a JSON object with a 'text' is needed, not {type(record).__name__}.")
+    return record
+
+
+def _json_line(line: bytes, number: int) -> Document:
+    record = parse_json_object(line)
     text, name = record.get("text"), record.get("id", number)
     if not isinstance(text, str):
         found = f"is {type(text).__name__}" if "text" in record else "is missing"

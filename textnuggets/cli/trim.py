@@ -1,0 +1,56 @@
+"""textnuggets trim: a model with no more vocabulary than some texts need."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from textnuggets.errors import InputError
+
+
+def trim(
+    model: Annotated[str, typer.Argument(help="Folder or hub id of a backbone or of a nugget model.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.")],
+    texts: Annotated[
+        list[str],
+        typer.Option(help="Texts of the language to keep: any corpus that 'train' reads. May be repeated."),
+    ],
+    spm: Annotated[
+        Path | None,
+        typer.Option(
+            help="SentencePiece model to cut texts with, for Marian; its own source.spm by default."
+        ),
+    ] = None,
+    min_count: Annotated[
+        int, typer.Option(min=1, help="Leave out pieces that occur less often than this.")
+    ] = 1,
+) -> None:
+    """Keep only the vocabulary that texts use, and build a fast tokenizer for it."""
+    from textnuggets.cli.options import quiet_transformers
+    from textnuggets.text.corpora import check_source, read_texts
+
+    if out.exists():
+        raise InputError(f"{out} is there already: name a new folder.")
+    if not out.absolute().parent.is_dir():
+        raise InputError(f"{out}: the folder {out.absolute().parent} does not exist.")
+    if spm is not None and not spm.is_file():
+        raise InputError(f"{spm}: no such file.")
+    for source in texts:
+        check_source(source)
+    quiet_transformers()
+
+    from textnuggets.files import replacing_folder
+    from textnuggets.model.trimming import trim as trim_vocabulary
+
+    trimmed = trim_vocabulary(model, read_texts(texts), spm, min_count)
+    with replacing_folder(out) as folder:
+        trimmed.model.save_pretrained(folder)
+        trimmed.tokenizer.save_pretrained(folder)
+    print(
+        f"{out}: {len(trimmed.kept):,} of {trimmed.vocabulary_before:,} pieces, "
+        f"{trimmed.model.num_parameters() / 1e6:.1f} of {trimmed.parameters_before / 1e6:.1f} M parameters",
+        file=sys.stderr,
+    )

@@ -1,0 +1,198 @@
+"""A training run from a recipe to the best model, which a killed run can go on with."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from textnuggets.config import NuggetConfig
+from textnuggets.errors import BackboneError, ConfigError, InputError, MissingExtraError
+from textnuggets.files import replacing
+from textnuggets.train.recipe import Recipe, read_recipe
+
+try:
+    import accelerate
+    import sacrebleu  # noqa: F401  so that a run does not find out at its first evaluation
+    import tensorboard  # noqa: F401
+except ImportError as error:
+    raise MissingExtraError(error.name or "accelerate", "train", "training") from error
+
+from transformers import TrainingArguments, set_seed
+from transformers.trainer_callback import PrinterCallback
+
+from textnuggets.model.modeling import NuggetModel
+from textnuggets.train import checkpoints
+from textnuggets.train.data import load_corpus, tokenizers_of
+from textnuggets.train.reporting import Report, StopGently
+from textnuggets.train.trainer import STATE, NuggetTrainer
+
+# What may differ when a run goes on; everything else would make it another run.
+CHANGEABLE = ("optimizer.steps", "report", "trainer", "data.cache")
+SCHEDULES = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cosine"}
+
+
+def train(recipe: Recipe, out: str | Path, resume: bool = False) -> Path:
+    """Train as a recipe says; returns the folder of the best model.
+
+    Args:
+        recipe: From `read_recipe`.
+        out: The folder of the run.
+        resume: Go on with the run that is in the folder, from its newest whole checkpoint.
+    """
+    out = Path(out)
+    report = Report(out, recipe.optimizer.steps)
+    checkpoint = _open_run(recipe, out, resume, report)
+    set_seed(recipe.seed)
+    model = build_model(recipe)
+    tokenizers = tokenizers_of(model, recipe)
+    arguments = training_arguments(recipe, out)
+    with accelerate.PartialState().main_process_first():  # the others find it packed
+        corpora = [
+            load_corpus(sources, recipe, tokenizers) for sources in (recipe.data.train, recipe.data.dev)
+        ]
+    for name, corpus in zip(("train", "dev"), corpora, strict=True):
+        report.say(f"{name}: {corpus}")
+    trainer = NuggetTrainer(model, recipe, arguments, corpora[0], corpora[1], report)
+    stop = StopGently(report)
+    trainer.remove_callback(PrinterCallback)
+    trainer.add_callback(stop)
+    if trainer.is_world_process_zero():
+        with replacing(out / "recipe.toml") as temporary:
+            temporary.write_text(recipe.to_toml(), encoding="utf-8")
+    if checkpoint is not None:
+        report.load_state(checkpoint / STATE)
+        if trainer.is_world_process_zero():
+            report.forget_after(checkpoints.step_of(checkpoint))
+        report.say(f"going on from {checkpoint}")
+    stop.watch()
+    trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    report.close()
+    if stop.signal is not None:
+        raise KeyboardInterrupt
+    return out / "best"
+
+
+def _open_run(recipe: Recipe, out: Path, resume: bool, report: Report) -> Path | None:
+    """Prepare the folder of a run; the checkpoint to go on from, if there is one."""
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file: name a folder for the run.")
+    is_main = os.environ.get("RANK", "0") == "0"
+    there = (out / "recipe.toml").is_file()
+    if not resume:
+        if there and is_main:
+            raise InputError(f"{out} holds a run already: go on with it by --resume, or name another folder.")
+        out.mkdir(parents=True, exist_ok=True)
+        return None
+    if not there:
+        raise InputError(f"{out} holds no run to resume.")
+    check_same_run(read_recipe(out / "recipe.toml", checked=False), recipe, out)
+    checkpoint = checkpoints.newest_whole(out, report.say)
+    if checkpoint is None:
+        report.say("no whole checkpoint yet: starting at the beginning.")
+        if is_main:
+            report.forget_after(-1)
+    return checkpoint
+
+
+def check_same_run(before: Recipe, now: Recipe, out: Path) -> None:
+    """Whether a recipe goes on with the run that another began."""
+    old, new = _flat(asdict(before)), _flat(asdict(now))
+    for key in sorted(old.keys() | new.keys()):
+        if old.get(key) != new.get(key) and not key.startswith(CHANGEABLE):
+            raise ConfigError(
+                f"{out} was begun with {key} = {old.get(key)!r}, and cannot go on with {new.get(key)!r}. "
+                f"To train on from its best model, name it as model.start of a new run."
+            )
+
+
+def _flat(tables: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in tables.items():
+        found |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return found
+
+
+def build_model(recipe: Recipe) -> NuggetModel:
+    """The model to train: a backbone made into one, or one that was trained before."""
+    wanted = recipe.model
+    settings = ("ratio", "scorer_layer", "selector", "residual", "feedback", "freeze")
+    if wanted.start is not None:
+        model = NuggetModel.from_pretrained(wanted.start)
+        model.config.ratio = wanted.ratio
+        for key in settings[1:]:
+            if getattr(model.config, key) != getattr(wanted, key):
+                raise ConfigError(
+                    f"model.{key} is {getattr(wanted, key)!r}, but {wanted.start!r} has "
+                    f"{getattr(model.config, key)!r}."
+                )
+    else:
+        config = NuggetConfig(**{key: getattr(wanted, key) for key in settings})
+        assert wanted.backbone is not None
+        model = NuggetModel.from_backbone(wanted.backbone, config)
+    if not model.view.family.decodes:
+        raise BackboneError(
+            f"the objective {recipe.objective.name!r} decodes, and {wanted.backbone or wanted.start!r} has no "
+            f"decoder."
+        )
+    if recipe.data.max_tokens > min(model.window, model.decoder_window):
+        raise ConfigError(
+            f"data.max_tokens is {recipe.data.max_tokens}, but the model takes {model.window} at most."
+        )
+    if recipe.objective.hide and model.tokenizer.unk_token_id is None:
+        raise ConfigError("objective.hide needs a tokenizer with an unknown token; this one has none.")
+    names = [name for name, _ in model.named_modules()]
+    for part in [*wanted.freeze_parts, *recipe.optimizer.lr_scale]:
+        if part not in names:
+            near = get_close_matches(part, names, n=1, cutoff=0.3)
+            raise ConfigError(
+                f"the model has no part {part!r}" + (f": did you mean {near[0]!r}?" if near else ".")
+            )
+    for part in wanted.freeze_parts:
+        model.get_submodule(part).requires_grad_(False)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise ConfigError("every part of the model is frozen: nothing is left to train.")
+    return model
+
+
+def training_arguments(recipe: Recipe, out: Path) -> TrainingArguments:
+    """The recipe in Hugging Face's terms."""
+    optimizer, report = recipe.optimizer, recipe.report
+    known = [item.name for item in fields(TrainingArguments)]
+    for key in recipe.trainer:
+        if key not in known:
+            near = get_close_matches(key, known, n=1)
+            raise ConfigError(
+                f"trainer.{key} is no setting of TrainingArguments"
+                + (f": did you mean {near[0]!r}?" if near else ".")
+            )
+    os.environ["TENSORBOARD_LOGGING_DIR"] = str(out / "tensorboard")
+    ours: dict[str, Any] = {
+        "output_dir": str(out),
+        "max_steps": optimizer.steps,
+        "gradient_accumulation_steps": optimizer.accumulate,
+        "learning_rate": optimizer.lr,
+        "lr_scheduler_type": SCHEDULES[optimizer.schedule],
+        "warmup_steps": optimizer.warmup_steps,
+        "max_grad_norm": optimizer.clip,
+        "bf16": optimizer.precision == "bfloat16",
+        "fp16": optimizer.precision == "float16",
+        "gradient_checkpointing": optimizer.gradient_checkpointing,
+        "logging_steps": report.log_every,
+        "eval_strategy": "steps",
+        "eval_steps": report.evaluate_every,
+        "save_strategy": "steps",
+        "save_steps": report.save_every,
+        "seed": recipe.seed,
+        "report_to": ["tensorboard"],
+        "disable_tqdm": True,  # the live line is ours
+        "remove_unused_columns": False,
+        "ddp_find_unused_parameters": False,
+        "average_tokens_across_devices": True,
+        "logging_nan_inf_filter": False,
+    }
+    if clash := sorted(ours.keys() & recipe.trainer.keys()):
+        raise ConfigError(f"trainer.{clash[0]} is decided by the rest of the recipe.")
+    return TrainingArguments(**ours, **recipe.trainer)
