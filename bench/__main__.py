@@ -11,10 +11,10 @@ from pathlib import Path
 
 from transformers.utils import logging
 
-from bench import decoding, encoding, memory
+from bench import decoding, encoding, memory, training
 from textnuggets.text.documents import read_documents
 
-PARTS = ("encode", "sentence-transformers", "reconstruct", "memory")
+PARTS = ("encode", "sentence-transformers", "reconstruct", "memory", "train")
 
 
 def main() -> None:
@@ -42,6 +42,8 @@ def main() -> None:
         decoding.bare_generate(chosen.marian, texts, source, chosen.rounds)
     if "memory" in parts:
         memory.flat_memory()
+    if "train" in parts:
+        training.plain_seq2seq(chosen.marian, chosen.texts, source, chosen.rounds)
 
 
 if __name__ == "__main__":

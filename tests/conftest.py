@@ -9,12 +9,15 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 import pytest
 import torch
+from hypothesis import settings
 from transformers.utils import logging
 
 from tests.tiny import CORPUS, tiny_model
 from textnuggets import NuggetModel
 
 torch.set_num_threads(1)
+settings.register_profile("any speed", deadline=None)  # no timing in tests
+settings.load_profile("any speed")
 logging.disable_progress_bar()
 
 

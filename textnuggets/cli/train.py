@@ -23,9 +23,9 @@ def train(
     ] = False,
 ) -> None:
     """Train a nugget model as a recipe says."""
-    from textnuggets.train.recipe import read_recipe
+    from textnuggets.train.recipe import find_recipe, read_recipe
 
-    wanted = read_recipe(recipe, changes or [])
+    wanted = read_recipe(find_recipe(recipe), changes or [])
 
     from textnuggets.cli.options import quiet_transformers
 

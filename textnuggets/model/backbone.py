@@ -146,6 +146,7 @@ class Backbone:
             if not getattr(layer, "watched_by_nuggets", False):
                 layer.register_forward_pre_hook(partial(_hook, index), with_kwargs=True)
                 layer.watched_by_nuggets = True  # type: ignore[assignment]
+        self._lift_length_limit()
         # LayerDrop would skip layer l, and the scorer with it, at random.
         if getattr(self.encoder, "layerdrop", 0):
             self.encoder.layerdrop = 0.0
@@ -204,6 +205,14 @@ class Backbone:
         self.encoder.eval()
         for module in self._above(layer):
             module.train(mode)
+
+    def set_dropout(self, share: float) -> None:
+        """Another dropout than the backbone was trained with, everywhere in it."""
+        for module in self.model.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = share
+            elif isinstance(getattr(module, "dropout", None), float):
+                module.dropout = share
 
     def encode(
         self, input_ids: Tensor, mask: Tensor, layer: int, visit: Callable[[Tensor], Tensor]
@@ -272,11 +281,16 @@ class Backbone:
         """Read it back from a folder or hub id; a saved model with a decoder always has it."""
         if self.family.decodes:
             self.model.generation_config = GenerationConfig.from_pretrained(name, **hub)
+            self._lift_length_limit()
+
+    def _lift_length_limit(self) -> None:
+        """Whoever decodes says how long; of two limits transformers would complain."""
+        if self.family.decodes:
+            self.model.generation_config.max_length = None
 
     def generate(self, nuggets: Tensor, bias: Tensor, **options: Any) -> Tensor:
         """Free decoding with transformers' own `generate`; `options` must limit the length."""
         settings = deepcopy(self.model.generation_config)
-        settings.max_length = None  # else transformers warns of two limits
         rest = settings.update(**{**FAITHFUL, **options})
         generated: Tensor = self.model.generate(
             # `generate` refuses a 4-D mask unless embeddings are given, too; it does not encode them.

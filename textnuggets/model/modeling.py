@@ -21,6 +21,7 @@ from transformers import initialization as init
 
 from textnuggets.config import NuggetConfig, ResidualMode
 from textnuggets.errors import BackboneError, ConfigError, InputError
+from textnuggets.model import compact
 from textnuggets.model.backbone import Backbone, backbone_window, build_backbone, find_family, load_backbone
 from textnuggets.model.card import model_card
 from textnuggets.model.checkpoint import (
@@ -39,7 +40,7 @@ from textnuggets.model.pooling import gather_selected, mean_pool
 from textnuggets.model.residual import residual_bias
 from textnuggets.model.scoring import Scorer
 from textnuggets.model.selection import Candidates, Selection, get_selector, nugget_count
-from textnuggets.model.tokenizing import check_tokenizer, load_tokenizer, punctuation_ids
+from textnuggets.model.tokenizing import check_tokenizer, fetch, load_tokenizer, punctuation_ids
 
 
 class NuggetModel(TextInterface, PreTrainedModel):
@@ -123,8 +124,15 @@ class NuggetModel(TextInterface, PreTrainedModel):
         hub = hub_options(options)
         check_checkpoint(str(name), **hub)
         with explain_loading(str(name)):
+            place: str | None = str(name)
+            if (index := fetch(str(name), compact.INDEX, **hub)) is not None:
+                options["state_dict"] = compact.read_compact(
+                    index, lambda file: fetch(str(name), file, **hub)
+                )
+                options.setdefault("config", NuggetConfig.from_pretrained(str(name), **hub))
+                place = None
             loaded: Any = super().from_pretrained(
-                str(name), *args, use_safetensors=True, output_loading_info=True, **options
+                place, *args, use_safetensors=True, output_loading_info=True, **options
             )
         model, report = loaded
         check_complete(str(name), report["missing_keys"])
@@ -134,9 +142,20 @@ class NuggetModel(TextInterface, PreTrainedModel):
         model._freeze()
         return model
 
-    def save_pretrained(self, path: str | Path, **options: Any) -> None:  # type: ignore[override]
-        """Write `config.json`, safetensors, the tokenizer and, where there is none yet, a model card."""
-        super().save_pretrained(str(path), **options)
+    def save_pretrained(self, path: str | Path, compact_weights: bool = False, **options: Any) -> None:  # type: ignore[override]
+        """Write `config.json`, safetensors, the tokenizer and, where there is none yet, a model card.
+
+        Args:
+            path: The folder.
+            compact_weights: Store them as int8, in a quarter of the space (`textnuggets.model.compact`).
+            options: For transformers' `save_pretrained`.
+        """
+        if compact_weights:
+            Path(path).mkdir(parents=True, exist_ok=True)
+            self.config.save_pretrained(str(path))
+            compact.write_compact(self.state_dict(), Path(path))
+        else:
+            super().save_pretrained(str(path), **options)
         if not options.get("is_main_process", True):  # one process of several writes the small files
             return
         if self._tokenizer is not None:

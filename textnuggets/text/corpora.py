@@ -25,6 +25,7 @@ from textnuggets.text.sentences import sentence_spans
 LAYOUTS = ("text", "sections", "chapters", "pairs", "translation")
 FILE_KINDS = (".txt", ".jsonl", ".parquet", ".txt.gz", ".jsonl.gz")
 HUB_PREFIX = "hf:"
+RUN = 10_000  # pairs that stand one a record are joined at most so many at a time
 
 
 class Passage(NamedTuple):
@@ -137,8 +138,13 @@ def _passages(records: Iterable[Record], languages: Sequence[str]) -> Iterator[P
         layout = next((name for name in LAYOUTS if fields.get(name) is not None), None)
         try:
             if layout == "translation":
-                run.append(_pair(fields["translation"], languages))
+                row = _pair(fields["translation"], languages)
+                if all(row):
+                    run.append(row)
                 opened = opened or place
+                if len(run) == RUN:
+                    yield Passage(opened, run)
+                    run, opened = [], ""
                 continue
             if layout is None:
                 found = ", ".join(map(repr, fields)) or "nothing"
@@ -151,7 +157,7 @@ def _passages(records: Iterable[Record], languages: Sequence[str]) -> Iterator[P
                     yield Passage(place, rows)
         except InputError as error:
             raise InputError(f"{place}: {error}") from error
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"{place}: the field {layout!r} is not as expected ({error!r}).") from error
     if run:
         yield Passage(opened, run)
@@ -162,7 +168,7 @@ def _rows(layout: str, fields: dict[str, Any], languages: Sequence[str]) -> Iter
     if layout == "pairs":
         names = ("en", str(fields.get("lang", "xx")))
         rows = [_pair(dict(zip(names, pair, strict=True)), languages) for pair in fields["pairs"]]
-        yield [row for row in rows if all(side.strip() for side in row)]
+        yield [row for row in rows if all(row)]
         return
     if len(languages) > 1:
         raise InputError(f"aligned pairs are needed, in {' and '.join(languages)}; this is one text.")

@@ -24,7 +24,8 @@ class TokenBatches(Sampler[list[int]]):
 
     A step takes in documents worth `budget * processes * accumulate` tokens, padding included, of like
     lengths. It holds the same documents however they are divided among processes and batches. Every
-    document is seen once before one is seen again, in another order each time.
+    document is seen once before one is seen again, in another order each time; only a few that are left
+    over, fewer than there are processes, wait for the next time.
 
     A number stands for a document and how often it was seen before: `row + seen * len(lengths)`.
     """
@@ -67,9 +68,9 @@ class TokenBatches(Sampler[list[int]]):
                 fit = max(shares, budget // int(self.lengths[part[0]]))
                 batches.append(part[:fit])
                 part = part[fit:]
+        shuffled = [batches[i] for i in random.permutation(len(batches))]
         # Every process needs a document; only the last batch of a pool can have too few.
-        whole = [batch for batch in batches if len(batch) >= shares] or [np.resize(order, shares)]
-        return [whole[i] for i in random.permutation(len(whole))]
+        return [batch for batch in shuffled if len(batch) >= shares] or [np.resize(order, shares)]
 
 
 @dataclass
@@ -96,10 +97,12 @@ class Documents(Dataset[Example]):
         if not self.delete:
             return example
         random = np.random.default_rng([self.seed, seen, row])
-        kept = random.random(len(example.input_ids)) >= self.delete
-        if not kept.any():  # of a short text, something has to be left
-            kept[random.integers(len(kept))] = True
-        kept |= np.isin(example.input_ids, self._special)
+        (ordinary,) = np.nonzero(~np.isin(example.input_ids, self._special))
+        deleted = ordinary[random.random(len(ordinary)) < self.delete]
+        if len(deleted) == len(ordinary):  # of a short text, something has to be left
+            deleted = deleted[1:]
+        kept = np.ones(len(example.input_ids), dtype=bool)
+        kept[deleted] = False
         place = np.cumsum(kept) - 1  # where a token moves to; a deleted one leaves its end to the one before
         ends = np.unique(place[example.sentence_ends])
         return Example(example.input_ids[kept], example.labels, ends[ends >= 0])

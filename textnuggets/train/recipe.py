@@ -6,10 +6,14 @@ its documentation; `docs/training.md` is made from them.
 
 from __future__ import annotations
 
+import ast
+import inspect
+import sys
 import tomllib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from difflib import get_close_matches
+from itertools import pairwise
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -18,6 +22,7 @@ from textnuggets.config import ResidualMode, check_ratio
 from textnuggets.errors import ConfigError
 from textnuggets.text.corpora import check_source
 
+SHIPPED = Path(__file__).parent.parent / "recipes"
 Objective = Literal["autoencode", "denoise", "translate"]
 Schedule = Literal["constant", "linear", "cosine"]
 Precision = Literal["float32", "bfloat16", "float16"]
@@ -45,6 +50,8 @@ class ModelRecipe:
     """Whether the embeddings and the bottom l layers stay fixed."""
     freeze_parts: list[str] = field(default_factory=list)
     """Names of further modules that stay fixed, such as "backbone.model.decoder.layers.0"."""
+    dropout: float | None = None
+    """Dropout in training; the backbone's own by default."""
     source_language: str | None = None
     """The code a multilingual tokenizer has for the source language, such as "en_XX"."""
     target_language: str | None = None
@@ -180,6 +187,17 @@ class Recipe:
         return "\n".join(lines) + "\n"
 
 
+def find_recipe(name: str) -> Path:
+    """The file of a recipe: a path, or the name of one that comes with the package."""
+    path = Path(name)
+    if path.suffix == ".toml" or path.exists():
+        return path
+    shipped = {file.stem: file for file in SHIPPED.glob("*.toml")}
+    if name not in shipped:
+        raise ConfigError(f"no recipe {name!r}: name a .toml file, or one of {', '.join(sorted(shipped))}.")
+    return shipped[name]
+
+
 def read_recipe(path: str | Path, changes: Iterable[str] = (), checked: bool = True) -> Recipe:
     """A recipe from a TOML file, with `changes` such as `optimizer.lr=1e-4` put in, checked whole."""
     try:
@@ -239,6 +257,26 @@ def all_keys(part: Any = None, prefix: str = "") -> list[str]:
             found += all_keys(value, f"{prefix}{item.name}.")
         else:
             found.append(prefix + item.name)
+    return found
+
+
+def describe_keys() -> list[tuple[str, str, str]]:
+    """Every key with its default, as TOML has it, and what it means: the docstring under its field."""
+    tree = ast.parse(inspect.getsource(sys.modules[__name__]))
+    meanings: dict[tuple[str, str], str] = {}
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            for item, after in pairwise(node.body):
+                if isinstance(item, ast.AnnAssign) and isinstance(after, ast.Expr):
+                    name = ast.unparse(item.target)
+                    meanings[node.name, name] = " ".join(str(ast.literal_eval(after.value)).split())
+    recipe, found = Recipe(), []
+    for key in all_keys():
+        *parents, name = key.split(".")
+        part = getattr(recipe, parents[0]) if parents else recipe
+        value = getattr(part, name)
+        default = "" if value is None else _toml_value(value)
+        found.append((key, default, meanings[type(part).__name__, name]))
     return found
 
 
@@ -339,6 +377,8 @@ def check_recipe(recipe: Recipe, place: str) -> None:
     for key, share in (("objective.delete", objective.delete), ("objective.hide", objective.hide)):
         if not 0 <= share < 1:
             refuse(f"{key} is a share of tokens, from 0 to below 1; got {share}.")
+    if model.dropout is not None and not 0 <= model.dropout < 1:
+        refuse(f"model.dropout must lie from 0 to below 1, got {model.dropout}.")
     if optimizer.lr <= 0:
         refuse(f"optimizer.lr must be above 0, got {optimizer.lr}.")
     if len(optimizer.betas) != 2 or not all(0 <= beta < 1 for beta in optimizer.betas):

@@ -150,6 +150,8 @@ def build_model(recipe: Recipe) -> NuggetModel:
             raise ConfigError(
                 f"the model has no part {part!r}" + (f": did you mean {near[0]!r}?" if near else ".")
             )
+    if wanted.dropout is not None:
+        model.view.set_dropout(wanted.dropout)
     for part in wanted.freeze_parts:
         model.get_submodule(part).requires_grad_(False)
     if not any(parameter.requires_grad for parameter in model.parameters()):

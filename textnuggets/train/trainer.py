@@ -48,7 +48,7 @@ class NuggetTrainer(Trainer):
             model=model,
             args=arguments,
             train_dataset=documents,
-            eval_dataset=dev,  # type: ignore[arg-type]
+            eval_dataset=dev,
             data_collator=collator,
         )
         self.dev, self.collate = dev, collator

@@ -1,0 +1,96 @@
+"""Training steps of a nugget model against the same backbone as a plain seq2seq model, both by Trainer."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from torch.utils.data import DataLoader
+from transformers import AutoModelForSeq2SeqLM, Trainer, TrainingArguments
+from transformers.trainer_callback import PrinterCallback
+
+from bench.measuring import compare, record
+from textnuggets.train.data import load_corpus, tokenizers_of
+from textnuggets.train.recipe import (
+    DataRecipe,
+    ModelRecipe,
+    ObjectiveRecipe,
+    OptimizerRecipe,
+    Recipe,
+    ReportRecipe,
+)
+from textnuggets.train.reporting import Report
+from textnuggets.train.run import build_model, training_arguments
+from textnuggets.train.trainer import NuggetTrainer
+
+STEPS, BATCH_TOKENS = 8, 2048
+
+
+class PlainTrainer(Trainer):
+    """Hugging Face's own, given batches that are ready."""
+
+    batches: list[dict[str, Any]]
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        return DataLoader(self.batches, batch_size=None)  # type: ignore[arg-type]
+
+
+def plain_seq2seq(name: str, texts: str, source: str, rounds: int) -> None:
+    """The same documents in the same batches, targets equal to sources; each side makes STEPS updates."""
+    for classes in (0, 5500):
+        with tempfile.TemporaryDirectory() as folder:
+            recipe = Recipe(
+                model=ModelRecipe(backbone=name, ratio=0.1, scorer_layer=3),
+                data=DataRecipe(train=[texts], dev=[texts], cache=f"{folder}/cache"),
+                objective=ObjectiveRecipe(sampled_softmax=classes),
+                optimizer=OptimizerRecipe(steps=STEPS, batch_tokens=BATCH_TOKENS),
+                report=ReportRecipe(log_every=STEPS, documents=1, bleu_documents=0),
+            )
+            _compare(recipe, name, source, rounds, Path(folder))
+
+
+def _compare(recipe: Recipe, name: str, source: str, rounds: int, folder: Path) -> None:
+    model = build_model(recipe)
+    corpus = load_corpus(recipe.data.train, recipe, tokenizers_of(model, recipe))
+    arguments = training_arguments(recipe, folder)
+    arguments.eval_strategy = arguments.save_strategy = "no"  # type: ignore[assignment]
+    ours = NuggetTrainer(model, recipe, arguments, corpus, corpus, Report(folder, STEPS))
+    ours.remove_callback(PrinterCallback)
+    batches = [
+        {key: batch[key] for key in ("input_ids", "attention_mask", "labels")}
+        for batch in ours.get_train_dataloader()
+    ]
+    plain_arguments = TrainingArguments(
+        output_dir=str(folder / "plain"),
+        max_steps=STEPS,
+        optim="adamw_torch_fused",
+        logging_strategy="no",
+        save_strategy="no",
+        report_to=[],
+        disable_tqdm=True,
+        remove_unused_columns=False,
+    )
+    bare: Any = AutoModelForSeq2SeqLM.from_pretrained(name)
+    theirs = PlainTrainer(model=bare, args=plain_arguments, train_dataset=batches)  # type: ignore[arg-type]
+    theirs.batches = batches
+    theirs.remove_callback(PrinterCallback)
+    result = compare(ours.train, theirs.train, rounds)
+    sampled = recipe.objective.sampled_softmax
+    record(
+        "train-vs-seq2seq" + ("-sampled" if sampled else ""),
+        "the training speed of the bare backbone with Hugging Face's Trainer on the same batches"
+        + (f", with a softmax over {sampled:,} sampled tokens on our side" if sampled else ""),
+        ">= 1.0",
+        {
+            "backbone": Path(name).name,
+            "source": source,
+            "steps": STEPS,
+            "batch_tokens": BATCH_TOKENS,
+            "tokens": int(sum(batch["attention_mask"].sum() for batch in batches)),
+            "ratio": recipe.model.ratio,
+            "frozen": "embeddings and 3 of the encoder's layers",
+            "sampled_softmax": sampled,
+        },
+        result,
+    )

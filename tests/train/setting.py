@@ -1,0 +1,61 @@
+"""A tiny backbone, a small corpus and a recipe in a folder: a training run takes a second."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.tiny import CONFIGS, CORPUS, tiny_model, tiny_tokenizer
+
+RECIPE = """
+[model]
+backbone = "{folder}/backbone"
+scorer_layer = 1
+ratio = 0.25
+
+[data]
+train = ["{folder}/train.jsonl"]
+dev = ["{folder}/dev.txt"]
+max_tokens = 64
+cache = "{folder}/cache"
+
+[optimizer]
+steps = 12
+batch_tokens = 256
+lr = 1e-3
+
+[report]
+log_every = 1
+evaluate_every = 6
+documents = 4
+bleu_documents = 0
+save_every = 3
+"""
+
+
+def make_setting(folder: Path, family: str = "bart", **config: object) -> Path:
+    """Everything a run needs; returns the recipe's path."""
+    model = tiny_model(family)
+    if config:
+        changed = CONFIGS[family]()
+        changed.update(config)
+        model.backbone.config = changed
+    model.backbone.save_pretrained(folder / "backbone")
+    tiny_tokenizer().save_pretrained(folder / "backbone")
+    texts = [" ".join(CORPUS[(i * 7 + j * 3) % 5] for j in range(1 + i % 3)) for i in range(40)]
+    (folder / "train.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    (folder / "dev.txt").write_text("\n".join(CORPUS))
+    pairs = [[text, text.upper()] for text in CORPUS]
+    (folder / "pairs.jsonl").write_text((json.dumps({"lang": "fr", "pairs": pairs}) + "\n") * 8)
+    recipe = folder / "recipe.toml"
+    recipe.write_text(RECIPE.format(folder=folder))
+    return recipe
+
+
+def read_metrics(run: Path) -> list[dict]:
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def losses(run: Path) -> dict[int, float]:
+    """The training loss of every step."""
+    return {record["step"]: record["loss"] for record in read_metrics(run) if "loss" in record}

@@ -1,0 +1,348 @@
+"""Training runs: what they learn, what they keep, and that nothing ends them for good."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+
+import textnuggets
+from tests.train.setting import losses, make_setting, read_metrics
+from textnuggets.errors import ConfigError, InputError
+from textnuggets.train import checkpoints
+from textnuggets.train.recipe import read_recipe
+from textnuggets.train.run import build_model, train
+from textnuggets.train.trainer import NuggetTrainer
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory):
+    return make_setting(tmp_path_factory.mktemp("setting"))
+
+
+@pytest.fixture(autouse=True)
+def signals():
+    """Runs watch for signals; tests must not."""
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGINT, before[0])
+    signal.signal(signal.SIGTERM, before[1])
+
+
+def command(*arguments, launcher=()):
+    return [sys.executable, *launcher, "-m", "textnuggets", "train", *map(str, arguments)]
+
+
+def run_command(*arguments, launcher=()):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        command(*arguments, launcher=launcher),
+        capture_output=True,
+        encoding="utf-8",
+        env=environment,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def unbroken(recipe, tmp_path_factory):
+    """A run that nothing disturbed."""
+    out = tmp_path_factory.mktemp("runs") / "unbroken"
+    train(read_recipe(recipe), out)
+    return out
+
+
+# ---------------------------------------------------------------- what is learned
+
+
+def test_the_loss_falls_and_the_best_model_loads(unbroken):
+    found = losses(unbroken)
+    assert list(found) == list(range(1, 13))
+    assert found[12] < found[1]
+    model = textnuggets.load(unbroken / "best")
+    assert model.encode("The cat sat on the mat.").vectors.shape[1] == 32
+
+
+def test_figures_are_written_by_step(unbroken):
+    records = read_metrics(unbroken)
+    first = records[0]
+    assert {"step", "loss", "token_accuracy", "tokens_per_second", "learning_rate"} <= first.keys()
+    evaluations = [record for record in records if "eval_loss" in record]
+    assert [record["step"] for record in evaluations] == [6, 12]
+    assert {"eval_loss_r0.25", "eval_token_accuracy_r0.25"} <= evaluations[0].keys()
+    assert list((unbroken / "tensorboard").glob("events*"))
+
+
+@pytest.mark.parametrize("selector", ["learned", "mean", "all_tokens", "chunking", "sentence_boundary"])
+@pytest.mark.parametrize("objective", ["autoencode", "denoise", "translate"])
+def test_any_objective_goes_with_any_generator(recipe, tmp_path, objective, selector):
+    changes = [f"objective.name={objective}", f"model.selector={selector}", "optimizer.steps=6"]
+    if objective == "denoise":
+        changes += ["objective.delete=0.6"]
+    if objective == "translate":
+        pairs = f"['{recipe.parent}/pairs.jsonl']"
+        changes += [f"data.train={pairs}", f"data.dev={pairs}", "data.languages=['en', 'fr']"]
+    best = train(read_recipe(recipe, changes), tmp_path / "run")
+    found = losses(tmp_path / "run")
+    assert found[6] < found[1]
+    assert textnuggets.load(best).config.selector == selector
+
+
+def test_the_dev_loss_is_exact_whatever_the_training_samples(recipe, tmp_path):
+    changes = ["optimizer.steps=6", "optimizer.lr=1e-9", "objective.sampled_softmax=100"]
+    train(read_recipe(recipe, changes), tmp_path / "sampled")
+    train(read_recipe(recipe, [*changes, "objective.sampled_softmax=0"]), tmp_path / "whole")
+    sampled, whole = (
+        [r for r in read_metrics(tmp_path / n) if "eval_loss" in r] for n in ("sampled", "whole")
+    )
+    assert sampled[0]["eval_loss"] == pytest.approx(whole[0]["eval_loss"], abs=1e-4)
+    # The training loss over a sample estimates the exact one.
+    assert losses(tmp_path / "sampled")[1] == pytest.approx(losses(tmp_path / "whole")[1], rel=0.15)
+    assert losses(tmp_path / "sampled")[1] != losses(tmp_path / "whole")[1]
+
+
+def test_hidden_decoder_input_makes_the_task_harder(recipe, tmp_path):
+    """The tiny copier knows its corpus; blindfolded, it has the nuggets alone."""
+    train(read_recipe(recipe, ["optimizer.steps=6", "objective.hide=0.9"]), tmp_path / "hidden")
+    assert losses(tmp_path / "hidden")[6] < losses(tmp_path / "hidden")[1]
+
+
+def ratios_of(recipe, *changes):
+    trainer = NuggetTrainer.__new__(NuggetTrainer)
+    trainer.recipe = read_recipe(recipe, changes)
+    return [trainer.ratio_at(step) for step in range(200)]
+
+
+def test_a_ratio_is_drawn_for_every_step_and_the_same_after_resuming(recipe):
+    found = ratios_of(recipe, "objective.ratios=[0.1, 0.25, 0.5]")
+    assert set(found) == {0.1, 0.25, 0.5}
+    assert found == ratios_of(recipe, "objective.ratios=[0.1, 0.25, 0.5]")
+    assert set(ratios_of(recipe)) == {0.25}
+
+
+def test_an_annealed_ratio_falls_from_all_tokens_to_the_drawn_one(recipe):
+    found = ratios_of(recipe, "objective.anneal_steps=100")
+    assert found[0] == 1.0
+    assert found[50] == pytest.approx(math.sqrt(0.25))
+    assert all(before >= after for before, after in pairwise(found))
+    assert found[100:] == [0.25] * 100
+
+
+def test_parts_named_in_the_recipe_are_frozen_and_others_learn_faster(recipe, tmp_path):
+    part = "backbone.model.decoder.layers.0"
+    before = build_model(read_recipe(recipe)).state_dict()
+    changes = [f"model.freeze_parts=['{part}']", "optimizer.lr_scale={scorer = 0.0}", "optimizer.steps=6"]
+    after = textnuggets.load(train(read_recipe(recipe, changes), tmp_path / "run")).state_dict()
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert not any(name.startswith((part, "scorer", "backbone.model.encoder.layers.0")) for name in changed)
+    assert any(name.startswith("backbone.model.decoder.layers.1") for name in changed)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            "model.freeze_parts=['backbone.model.decoder.layer.0']",
+            "did you mean 'backbone.model.decoder.layers.0'",
+        ),
+        ("optimizer.lr_scale={scoring = 2.0}", "no part 'scoring': did you mean 'scorer"),
+        ("model.scorer_layer=7", "scorer_layer is 7"),
+        ("model.selector=best", "selector must be one of"),
+        ("data.max_tokens=128", "data.max_tokens is 128, but the model takes 64"),
+    ],
+)
+def test_what_the_model_cannot_do_is_named_before_data_is_read(recipe, tmp_path, change, words):
+    with pytest.raises(ConfigError) as raised:
+        train(read_recipe(recipe, [change]), tmp_path / "run")
+    assert words in str(raised.value)
+
+
+def test_other_settings_of_the_trainer_are_passed_on_and_checked(recipe, tmp_path):
+    with pytest.raises(ConfigError, match="did you mean 'weight_decay'"):
+        train(read_recipe(recipe, ["trainer.weigth_decay=1"]), tmp_path / "a")
+    with pytest.raises(ConfigError, match="decided by the rest of the recipe"):
+        train(read_recipe(recipe, ["trainer.max_steps=1"]), tmp_path / "b")
+
+
+def test_training_stops_when_the_dev_loss_no_longer_falls(recipe, tmp_path):
+    changes = ["optimizer.lr=0.5", "report.evaluate_every=1", "report.patience=2", "optimizer.steps=50"]
+    train(read_recipe(recipe, [*changes, "report.log_every=1"]), tmp_path / "run")
+    evaluations = [record for record in read_metrics(tmp_path / "run") if "eval_loss" in record]
+    assert len(evaluations) < 50
+    best = min(record["eval_loss"] for record in evaluations)
+    assert [record["eval_loss"] for record in evaluations].index(best) == len(evaluations) - 3
+
+
+def test_training_goes_on_from_a_trained_model(unbroken, recipe, tmp_path):
+    changes = [f"model.start='{unbroken}/best'", "optimizer.steps=3"]
+    text = recipe.read_text().replace("backbone =", "# backbone =")
+    (tmp_path / "recipe.toml").write_text(text)
+    train(read_recipe(tmp_path / "recipe.toml", changes), tmp_path / "run")
+    assert losses(tmp_path / "run")[1] < losses(unbroken)[3]
+    with pytest.raises(ConfigError, match=r"model\.selector is 'mean', but"):
+        train(read_recipe(tmp_path / "recipe.toml", [*changes, "model.selector=mean"]), tmp_path / "other")
+
+
+# ---------------------------------------------------------------- interruptions
+
+
+def test_a_killed_run_goes_on_with_the_same_losses(recipe, unbroken, tmp_path):
+    out = tmp_path / "run"
+    killed = subprocess.Popen(
+        command(recipe, "--out", out), stderr=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
+    deadline = time.monotonic() + 120
+    while not (out / "checkpoint-3").is_dir() and killed.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    killed.kill()
+    killed.communicate()
+    assert killed.returncode == -signal.SIGKILL
+    assert max(losses(out)) < 12
+    resumed = run_command(recipe, "--out", out, "--resume")
+    assert resumed.returncode == 0, resumed.stderr
+    assert "going on from" in resumed.stderr
+    assert losses(out) == losses(unbroken)
+    whole, parts = (torch.load(r / "checkpoint-12" / "optimizer.pt") for r in (unbroken, out))
+    for name, state in whole["state"].items():
+        torch.testing.assert_close(state["exp_avg"], parts["state"][name]["exp_avg"], rtol=0, atol=0)
+
+
+def test_an_interrupted_run_finishes_its_step_and_keeps_it(recipe, tmp_path):
+    out = tmp_path / "run"
+    running = subprocess.Popen(
+        command(recipe, "--out", out, "--set", "optimizer.steps=100000"),
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    deadline = time.monotonic() + 120
+    while not (out / "metrics.jsonl").is_file() and running.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    running.send_signal(signal.SIGINT)
+    _, said = running.communicate(timeout=60)
+    assert running.returncode == 130, said
+    assert "go on with --resume" in said
+    newest = checkpoints.find_checkpoints(out)[0]
+    checkpoints.check_manifest(newest)
+    assert checkpoints.step_of(newest) == max(losses(out))
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "missing", "unfinished"])
+def test_a_broken_checkpoint_is_reported_and_the_one_before_is_used(
+    recipe, unbroken, tmp_path, capsys, damage
+):
+    out = tmp_path / "run"
+    train(read_recipe(recipe, ["optimizer.steps=6"]), out)
+    newest = out / "checkpoint-6"
+    weights = newest / "model.safetensors"
+    if damage == "cut":
+        weights.write_bytes(weights.read_bytes()[:-100])
+    elif damage == "changed":
+        content = bytearray(weights.read_bytes())
+        content[-1] ^= 1
+        weights.write_bytes(content)
+    elif damage == "missing":
+        (newest / "optimizer.pt").unlink()
+    else:
+        (newest / "manifest.json").unlink()
+    capsys.readouterr()
+    train(read_recipe(recipe), out, resume=True)
+    said = capsys.readouterr().err
+    assert "checkpoint-6" in said
+    assert "The checkpoint before it is used." in said
+    assert "going on from" in said
+    assert "checkpoint-3" in said
+    # With a linear schedule a run of 6 steps has other learning rates at first, so not the losses.
+    assert set(losses(out)) == set(losses(unbroken))
+
+
+def test_a_full_disk_is_reported_and_does_not_end_the_run(recipe, tmp_path, capsys, monkeypatch):
+    real, calls = textnuggets.NuggetModel.save_pretrained, []
+
+    def full(self, path, **options):
+        calls.append(path)
+        if len(calls) == 2:  # the first is the checkpoint of step 3
+            (Path(path) / "model.safetensors").write_bytes(b"half")
+            raise OSError(28, "No space left on device")
+        real(self, path, **options)
+
+    monkeypatch.setattr(textnuggets.NuggetModel, "save_pretrained", full)
+    train(read_recipe(recipe, ["report.evaluate_every=12"]), tmp_path / "run")
+    said = capsys.readouterr().err
+    assert "the checkpoint of step 6 could not be written ([Errno 28] No space left on device)" in said
+    assert losses(tmp_path / "run").keys() == set(range(1, 13))
+    assert [path.name for path in checkpoints.find_checkpoints(tmp_path / "run")] == [
+        "checkpoint-12",
+        "checkpoint-9",
+    ]
+    assert not (tmp_path / "run" / ".unfinished").exists()
+
+
+def test_a_run_is_neither_overwritten_nor_resumed_as_another(recipe, unbroken, tmp_path):
+    with pytest.raises(InputError, match="holds a run already"):
+        train(read_recipe(recipe), unbroken)
+    with pytest.raises(InputError, match="holds no run to resume"):
+        train(read_recipe(recipe), tmp_path / "none", resume=True)
+    with pytest.raises(ConfigError, match=r"was begun with optimizer.lr = 0.001, and cannot go on with 0.1"):
+        train(read_recipe(recipe, ["optimizer.lr=0.1"]), unbroken, resume=True)
+
+
+def test_metrics_of_steps_taken_again_are_written_once(recipe, tmp_path):
+    out = tmp_path / "run"
+    train(read_recipe(recipe, ["optimizer.steps=6"]), out)
+    with (out / "metrics.jsonl").open("a") as lines:
+        lines.write(json.dumps({"step": 7, "loss": 1.0}) + '\n{"step": 8, "lo')
+    train(read_recipe(recipe), out, resume=True)
+    steps = [record["step"] for record in read_metrics(out) if "loss" in record]
+    assert steps == list(range(1, 13))
+
+
+# ---------------------------------------------------------------- several processes
+
+
+def test_two_processes_give_the_losses_of_one_with_twice_the_batch(tmp_path):
+    recipe = make_setting(tmp_path, dropout=0.0)
+    one = run_command(recipe, "--out", tmp_path / "one", "--set", "optimizer.batch_tokens=512")
+    two = run_command(
+        recipe,
+        "--out",
+        tmp_path / "two",
+        launcher=("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0"),
+    )
+    assert one.returncode == 0, one.stderr
+    assert two.returncode == 0, two.stderr
+    first, second = losses(tmp_path / "one"), losses(tmp_path / "two")
+    assert first.keys() == second.keys() == set(range(1, 13))
+    for step, loss in first.items():
+        assert loss == pytest.approx(second[step], abs=2e-5), step
+    dev = [[r["eval_loss"] for r in read_metrics(tmp_path / n) if "eval_loss" in r] for n in ("one", "two")]
+    assert dev[0] == pytest.approx(dev[1], abs=2e-5)
+
+
+def test_accumulated_batches_give_the_losses_of_one_large_one(tmp_path):
+    recipe = make_setting(tmp_path, dropout=0.0)
+    train(read_recipe(recipe, ["optimizer.batch_tokens=512"]), tmp_path / "one")
+    train(read_recipe(recipe, ["optimizer.accumulate=2"]), tmp_path / "two")
+    assert losses(tmp_path / "one") == pytest.approx(losses(tmp_path / "two"), abs=2e-5)
+
+
+# ---------------------------------------------------------------- the command
+
+
+def test_bad_recipes_are_one_line_and_code_2(recipe, tmp_path):
+    wrong = run_command(recipe, "--out", tmp_path / "run", "--set", "optimizer.step=3")
+    assert wrong.returncode == 2
+    (line,) = wrong.stderr.strip().splitlines()
+    assert line.startswith("error: ")
+    assert "did you mean 'optimizer.steps'" in line
+    assert not (tmp_path / "run").exists()

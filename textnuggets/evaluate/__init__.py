@@ -1,0 +1,1 @@
+"""One file per question the paper asks of a trained model."""
