@@ -54,6 +54,8 @@ def test_files_import_only_from_above():
         "search",
         "highlighting",
         "bulk",
+        "train",
+        "evaluate",
         "cli",
         "__main__",
     ]

@@ -13,6 +13,7 @@ import pytest
 
 from bench.table import fill
 from tests.tiny import CONFIGS, CORPUS, tiny_tokenizer
+from tests.train.setting import make_setting
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -27,6 +28,7 @@ def folder(tmp_path, monkeypatch, copier_folder):
     """An empty folder with a model and some texts under the README's names."""
     shutil.copytree(copier_folder, tmp_path / "my-nugget-model")
     (tmp_path / "texts.txt").write_text("\n".join(CORPUS) + "\n")
+    make_setting(tmp_path).rename(tmp_path / "my-recipe.toml")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -51,10 +53,12 @@ def test_a_model_is_started_on_a_backbone_as_shown(tmp_path, monkeypatch):
 
 def test_the_commands_run(folder):
     commands = [shlex.split(line) for line in COMMANDS if line.startswith("textnuggets ")]
-    assert len(commands) == 4
+    assert len(commands) == 6
     for _, *arguments in commands:
         subprocess.run([sys.executable, "-m", "textnuggets", *arguments], check=True, capture_output=True)
     assert (folder / "page.html").is_file()
+    assert (folder / "runs" / "first" / "best").is_dir()
+    assert (folder / "runs" / "first" / "checkpoint-40").is_dir()
 
 
 def test_the_makefile_has_the_two_targets_the_readme_names():

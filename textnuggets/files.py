@@ -47,14 +47,20 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     temporary.mkdir()
     try:
         yield temporary
-        for file in temporary.rglob("*"):
-            if file.is_file():
-                with file.open("rb+") as written:
-                    os.fsync(written.fileno())
-        old = path.with_name(f".{path.name}.{os.getpid()}.old")
-        if path.exists():
-            path.rename(old)
-        temporary.rename(path)
-        shutil.rmtree(old, ignore_errors=True)
+        put_in_place(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def put_in_place(folder: Path, path: Path) -> None:
+    """Give a filled folder its final name, in place of what may be there."""
+    for file in folder.rglob("*"):
+        if file.is_file():
+            with file.open("rb+") as written:
+                os.fsync(written.fileno())  # on the disk before it gets its name
+    old = path.with_name(f".{path.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if path.exists():
+        path.rename(old)
+    folder.rename(path)
+    shutil.rmtree(old, ignore_errors=True)

@@ -17,8 +17,7 @@ import torch
 from torch import Tensor
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from textnuggets.files import replacing
-from textnuggets.train.checkpoints import write_manifest
+from textnuggets.files import put_in_place, replacing
 
 LINE_SECONDS = 10.0  # between two plain lines, where there is no terminal
 
@@ -132,14 +131,8 @@ class Report:
             self.staging.mkdir(parents=True)
 
     def publish(self, staged: Path) -> None:
-        """Give a checkpoint that is whole its name."""
-        write_manifest(staged)
-        for file in staged.iterdir():
-            with file.open("rb+") as written:
-                os.fsync(written.fileno())
-        final = self.out / staged.name
-        shutil.rmtree(final, ignore_errors=True)
-        staged.rename(final)
+        """Give a folder that is whole its name."""
+        put_in_place(staged, self.out / staged.name)
         shutil.rmtree(self.staging, ignore_errors=True)
 
     def save_state(self, path: Path) -> None:

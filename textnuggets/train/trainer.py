@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainingArguments
 
-from textnuggets.files import replacing_folder
 from textnuggets.model.loss import IGNORED, sample_classes
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.train import checkpoints
@@ -189,7 +188,7 @@ class NuggetTrainer(Trainer):
         totals = torch.zeros(3, dtype=torch.float64, device=self.args.device)
         for rows in self._dev_batches():
             batch = self._prepare_inputs(self.collate([self.dev[row] for row in rows]))
-            output = self.nugget_model(**batch, ratio=ratio, num_items_in_batch=1)
+            output = self.model(**batch, ratio=ratio, num_items_in_batch=1)  # type: ignore[misc]
             counted = batch["labels"] != IGNORED
             correct = (output.logits.argmax(-1) == batch["labels"])[counted].sum()
             totals += torch.stack([output.loss.double(), correct.double(), counted.sum().double()])
@@ -222,13 +221,8 @@ class NuggetTrainer(Trainer):
         report = self.report
         if loss < report.best_loss:
             report.best_loss, report.best_step, report.without_better = loss, self.state.global_step, 0
-            if self.is_world_process_zero():
-                with (
-                    self._reporting_failure("the best model"),
-                    replacing_folder(report.out / "best") as folder,
-                ):
-                    self.nugget_model.save_pretrained(folder)
-                    (folder / "recipe.toml").write_text(self.recipe.to_toml(), encoding="utf-8")
+            with self._reporting_failure("the best model"):
+                self._save_best()
             return
         report.without_better += 1
         if self.recipe.report.patience and report.without_better >= self.recipe.report.patience:
@@ -236,6 +230,18 @@ class NuggetTrainer(Trainer):
                 f"no better dev loss in {report.without_better} evaluations since step {report.best_step}: done."
             )
             self.control.should_training_stop = self.control.should_save = True
+
+    def _save_best(self) -> None:
+        """All processes take part, as sharded weights need; the first one writes."""
+        report, is_main = self.report, self.is_world_process_zero()
+        report.clear_staging(is_main)
+        self.accelerator.wait_for_everyone()
+        staged = report.staging / "best"
+        self.save_model(str(staged), _internal_call=True)
+        if is_main:
+            (staged / "training_args.bin").unlink(missing_ok=True)  # a pickle, which nobody needs
+            (staged / "recipe.toml").write_text(self.recipe.to_toml(), encoding="utf-8")
+            report.publish(staged)
 
     # ---------------------------------------------------------------- checkpoints
 
@@ -255,6 +261,7 @@ class NuggetTrainer(Trainer):
         self.accelerator.wait_for_everyone()
         if self.is_world_process_zero() and (staged / STATE).is_file():
             with self._reporting_failure(f"the checkpoint of step {step}"):
+                checkpoints.write_manifest(staged)
                 report.publish(staged)
                 checkpoints.rotate(report.out, self.recipe.report.keep)
 
