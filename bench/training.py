@@ -54,7 +54,7 @@ def _compare(recipe: Recipe, name: str, source: str, rounds: int, folder: Path) 
     model = build_model(recipe)
     corpus = load_corpus(recipe.data.train, recipe, tokenizers_of(model, recipe))
     arguments = training_arguments(recipe, folder)
-    arguments.eval_strategy = arguments.save_strategy = "no"  # type: ignore[assignment]
+    arguments.eval_strategy = arguments.save_strategy = "no"
     ours = NuggetTrainer(model, recipe, arguments, corpus, corpus, Report(folder, STEPS))
     ours.remove_callback(PrinterCallback)
     batches = [
@@ -72,7 +72,7 @@ def _compare(recipe: Recipe, name: str, source: str, rounds: int, folder: Path) 
         remove_unused_columns=False,
     )
     bare: Any = AutoModelForSeq2SeqLM.from_pretrained(name)
-    theirs = PlainTrainer(model=bare, args=plain_arguments, train_dataset=batches)  # type: ignore[arg-type]
+    theirs = PlainTrainer(model=bare, args=plain_arguments, train_dataset=batches)
     theirs.batches = batches
     theirs.remove_callback(PrinterCallback)
     result = compare(ours.train, theirs.train, rounds)

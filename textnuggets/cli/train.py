@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -38,4 +39,5 @@ def train(
     except KeyboardInterrupt:
         print("interrupted: go on with --resume.", file=sys.stderr)
         raise typer.Exit(130) from None
-    print(f"the best model is in {best}", file=sys.stderr)
+    if os.environ.get("RANK", "0") == "0":  # of several processes, one speaks
+        print(f"the best model is in {best}", file=sys.stderr)

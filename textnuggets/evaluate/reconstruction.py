@@ -7,15 +7,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import torch
-
 from textnuggets.errors import MissingExtraError
 from textnuggets.evaluate.results import provenance
-from textnuggets.model.loss import IGNORED
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.progress import Progress
 from textnuggets.train.batching import Collator
-from textnuggets.train.data import PackedCorpus, load_corpus, tokenizers_of
+from textnuggets.train.data import load_corpus, tokenizers_of
+from textnuggets.train.measuring import TeacherForced
 from textnuggets.train.recipe import DataRecipe, Recipe
 
 BATCH = 16  # documents decoded together
@@ -73,7 +71,11 @@ def evaluate_reconstruction(
     found: list[Fidelity] = []
     with Progress("reconstruct", total=len(ratios) * len(rows)) as progress:
         for ratio in ratios:
-            loss, accuracy, tokens = teacher_forced(model, corpus, rows, ratio)
+            with model.evaluating():
+                forced = TeacherForced.of(
+                    model, corpus, rows, ratio, Collator(model.pad_id), BATCH * max_tokens
+                )
+            targets = float(forced.targets)
             decoded: list[str] = []
             vectors = 0
             for start in range(0, len(texts), BATCH):
@@ -83,31 +85,11 @@ def evaluate_reconstruction(
                 progress.add(len(nuggets))
             exact = sum(a == b for a, b in zip(decoded, texts, strict=True)) / len(texts)
             score = bleu.corpus_score(decoded, [texts]).score
-            found.append(Fidelity(ratio, score, exact, accuracy, loss, len(texts), tokens, vectors))
+            accuracy, loss = float(forced.correct) / targets, float(forced.loss) / targets
+            found.append(Fidelity(ratio, score, exact, accuracy, loss, len(texts), int(targets), vectors))
     return {
         "question": "reconstruction",
         "settings": {"beams": beams, "max_tokens": max_tokens, "bleu": str(bleu.get_signature())},
         **provenance(sources, seed),
         "results": [asdict(item) for item in found],
     }
-
-
-def teacher_forced(
-    model: NuggetModel, corpus: PackedCorpus, rows: Sequence[int], ratio: float
-) -> tuple[float, float, int]:
-    """Loss and token accuracy with the right tokens before each given, and the number of source tokens."""
-    collate = Collator(model.pad_id)
-    loss, correct, targets, tokens = 0.0, 0, 0, 0
-    with model.evaluating(), torch.no_grad():
-        for start in range(0, len(rows), BATCH):
-            batch = collate([corpus[row] for row in rows[start : start + BATCH]])
-            batch = {name: value.to(model.device) for name, value in batch.items()}
-            output = model(**batch, ratio=ratio, num_items_in_batch=1)
-            assert output.loss is not None
-            assert output.logits is not None
-            counted = batch["labels"] != IGNORED
-            loss += float(output.loss)
-            correct += int((output.logits.argmax(-1) == batch["labels"])[counted].sum())
-            targets += int(counted.sum())
-            tokens += int(batch["attention_mask"].sum())
-    return loss / targets, correct / targets, tokens

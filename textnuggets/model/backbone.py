@@ -211,8 +211,9 @@ class Backbone:
         for module in self.model.modules():
             if isinstance(module, nn.Dropout):
                 module.p = share
-            elif isinstance(getattr(module, "dropout", None), float):
-                module.dropout = share
+            for name in ("dropout", "activation_dropout", "attention_dropout"):
+                if isinstance(getattr(module, name, None), float):
+                    setattr(module, name, share)
 
     def encode(
         self, input_ids: Tensor, mask: Tensor, layer: int, visit: Callable[[Tensor], Tensor]

@@ -1,6 +1,6 @@
 """Weights stored as int8: a quarter of the size of float32, for models that are shipped.
 
-Every matrix W but position tables becomes whole numbers q from -127 to 127 and one float16 scale for each run of 64 columns,
+Every matrix W but position tables becomes whole numbers q from -127 to 127 and one float32 scale for each run of 64 columns,
 so that W is nearly q * scale; everything else is float16. Loading makes ordinary float weights of them
 again: this is a way to store a model, not to compute with it.
 """
@@ -29,8 +29,7 @@ def quantize(weight: Tensor) -> tuple[Tensor, Tensor]:
     rows, columns = weight.shape
     group = GROUP if columns % GROUP == 0 else columns
     grouped = weight.float().view(rows, -1, group)
-    # Rounded to float16 first: what is stored is what the numbers are divided by.
-    scale = (grouped.abs().amax(-1) / 127).half().clamp(min=torch.finfo(torch.float16).tiny)
+    scale = (grouped.abs().amax(-1) / 127).clamp(min=torch.finfo(torch.float32).tiny)
     whole = (grouped / scale.float()[..., None]).round().clamp(-127, 127)
     return whole.to(torch.int8).view(rows, columns), scale
 
@@ -49,8 +48,9 @@ def write_compact(state: dict[str, Tensor], folder: Path) -> None:
         if value.data_ptr() in seen:  # tied weights are stored once, and tied again when loaded
             continue
         seen.add(value.data_ptr())
-        # Positions are few, and waves: what is lost in them is lost in every text.
-        if value.ndim == 2 and value.is_floating_point() and "position" not in name:
+        # Positions are few, and what is lost in them is lost in every text.
+        exact = "position" in name or "relative_attention" in name
+        if value.ndim == 2 and value.is_floating_point() and not exact:
             stored[name], stored[name + SCALE] = quantize(value)
         else:
             stored[name] = value.half() if value.is_floating_point() else value

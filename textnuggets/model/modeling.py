@@ -156,6 +156,9 @@ class NuggetModel(TextInterface, PreTrainedModel):
             compact.write_compact(self.state_dict(), Path(path))
         else:
             super().save_pretrained(str(path), **options)
+        # Of two ways to store a model in one folder, only what was written now may be left.
+        for old in Path(path).glob("model*.safetensors*" if compact_weights else "compact*"):
+            old.unlink()
         if not options.get("is_main_process", True):  # one process of several writes the small files
             return
         if self._tokenizer is not None:
@@ -228,6 +231,8 @@ class NuggetModel(TextInterface, PreTrainedModel):
         """Fix the embeddings and the bottom l layers, if the configuration says so (section 3.3)."""
         for table in self.view.fixed_tables():
             table.requires_grad_(False)
+        if self.scorer is not None and self.config.residual == "off":
+            self.scorer.requires_grad_(False)  # nothing can teach it; distributed training would wait
         if self.config.freeze:
             for module in self.view.below(self.config.scorer_layer):
                 module.requires_grad_(False)

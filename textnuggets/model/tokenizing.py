@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from huggingface_hub import hf_hub_download
-from huggingface_hub.errors import EntryNotFoundError
+from huggingface_hub.errors import EntryNotFoundError, HFValidationError
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
@@ -108,5 +108,5 @@ def fetch(name: str, file: str, **hub: Any) -> Path | None:
         return folder / file if (folder / file).is_file() else None
     try:
         return Path(hf_hub_download(name, file, **hub))
-    except EntryNotFoundError:
+    except (EntryNotFoundError, HFValidationError):  # no such file, or a folder that is gone
         return None

@@ -25,7 +25,7 @@ from textnuggets.text.sentences import sentence_spans
 LAYOUTS = ("text", "sections", "chapters", "pairs", "translation")
 FILE_KINDS = (".txt", ".jsonl", ".parquet", ".txt.gz", ".jsonl.gz")
 HUB_PREFIX = "hf:"
-RUN = 10_000  # pairs that stand one a record are joined at most so many at a time
+RUN = 1000  # pairs that stand one a record are joined at most so many at a time
 
 
 class Passage(NamedTuple):
@@ -60,10 +60,11 @@ def read_passages(sources: Sequence[str], languages: Sequence[str] = ("en",)) ->
 
 
 def read_texts(sources: Sequence[str], languages: Sequence[str] = ("en",)) -> Iterator[str]:
-    """Every sentence of corpora, and of aligned pairs both sides."""
+    """Every sentence of corpora alone, and with those around it; of aligned pairs, both sides."""
     for passage in read_passages(sources, languages):
-        for row in passage.rows:
-            yield from row
+        for side in zip(*passage.rows, strict=True):
+            yield from side
+            yield " ".join(side)
 
 
 def check_source(source: str) -> list[Path] | None:
@@ -114,13 +115,15 @@ def _file_records(path: Path) -> Iterator[Record]:
 
 def _hub_records(source: str) -> Iterator[Record]:
     name, config, split, *_ = [*source.removeprefix(HUB_PREFIX).split(":"), "", ""]
+    load = _datasets().load_dataset
+    number = 0
     try:
-        rows = _datasets().load_dataset(name, config or None, split=split or "train", streaming=True)
+        for fields in load(name, config or None, split=split or "train", streaming=True):
+            number += 1
+            yield Record(f"{source}, row {number}", fields)
     except Exception as error:  # `datasets` raises of every kind: a missing name, a split, the network
         reason = str(error).strip().split("\n")[0]
-        raise InputError(f"{source}: the dataset cannot be loaded ({reason}).") from error
-    for number, fields in enumerate(rows, 1):
-        yield Record(f"{source}, row {number}", fields)
+        raise InputError(f"{source}, row {number + 1}: the dataset cannot be loaded ({reason}).") from error
 
 
 def _datasets() -> Any:

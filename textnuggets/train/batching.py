@@ -23,9 +23,9 @@ class TokenBatches(Sampler[list[int]]):
     """One process's share of every batch, for a whole run: `steps` updates of `accumulate` batches.
 
     A step takes in documents worth `budget * processes * accumulate` tokens, padding included, of like
-    lengths. It holds the same documents however they are divided among processes and batches. Every
-    document is seen once before one is seen again, in another order each time; only a few that are left
-    over, fewer than there are processes, wait for the next time.
+    lengths; more only if it would hold fewer documents than there are shares. It holds the same documents
+    however they are divided. Every document is seen once before one is seen again, in another order each
+    time, but for a few in ten thousand that are too few for all shares and wait for the next time.
 
     A number stands for a document and how often it was seen before: `row + seen * len(lengths)`.
     """

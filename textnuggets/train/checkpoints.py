@@ -23,7 +23,11 @@ PREFIX = "checkpoint-"
 
 def write_manifest(folder: Path) -> None:
     """List every file of a checkpoint, the last thing written into it."""
-    files = {file.name: _describe(file) for file in sorted(folder.iterdir()) if file.name != MANIFEST}
+    files = {
+        str(file.relative_to(folder)): _describe(file)
+        for file in sorted(folder.rglob("*"))
+        if file.is_file() and file.name != MANIFEST
+    }
     (folder / MANIFEST).write_text(json.dumps(files, indent=1), encoding="utf-8")
 
 
@@ -65,10 +69,19 @@ def newest_whole(out: Path, report: Callable[[str], None]) -> Path | None:
         try:
             check_manifest(checkpoint)
         except CheckpointError as error:
-            report(f"{error} The checkpoint before it is used.")
+            report(f"{error} It is passed over.")
         else:
             return checkpoint
     return None
+
+
+def set_aside(out: Path, after: int) -> None:
+    """Rename the checkpoints of later steps, which a resumed run takes again: `broken-checkpoint-N`."""
+    for checkpoint in find_checkpoints(out):
+        if step_of(checkpoint) > after:
+            aside = checkpoint.with_name(f"broken-{checkpoint.name}")
+            shutil.rmtree(aside, ignore_errors=True)
+            checkpoint.rename(aside)
 
 
 def rotate(out: Path, keep: int) -> None:

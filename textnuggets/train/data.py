@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from textnuggets.errors import BackboneError, InputError
+from textnuggets.errors import BackboneError, ConfigError, InputError
 from textnuggets.files import replacing
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.tokenizing import build_marian_tokenizer, fetch
@@ -24,7 +23,7 @@ from textnuggets.text.packing import Row, join_sides, pack
 from textnuggets.train.recipe import Recipe
 
 FORMAT = 1  # of the cached files
-PASSAGES = 256  # tokenized together
+ROWS = 5000  # sentences tokenized together, about
 UNSPACED = ("zh", "ja", "th", "lo", "km", "my")  # languages without spaces between sentences
 SCHEMA = pa.schema(
     [
@@ -84,7 +83,7 @@ class PackedCorpus:
 
     def texts(self, rows: Sequence[int]) -> list[tuple[str, str]]:
         """Source and target texts of some documents."""
-        part = self.table.take(pa.array(rows)).select(["source", "target"]).to_pylist()
+        part = self.table.take(pa.array(rows, pa.int64())).select(["source", "target"]).to_pylist()
         return [(row["source"], row["target"] or row["source"]) for row in part]
 
     def __str__(self) -> str:
@@ -119,6 +118,10 @@ def tokenizers_of(model: NuggetModel, recipe: Recipe) -> tuple[Tokenize, Tokeniz
         tokenizer.tgt_lang = target or source
         model.backbone.generation_config.forced_bos_token_id = known[tokenizer.tgt_lang]
         return tokenizer, lambda texts, **options: tokenizer(text_target=texts, **options)
+    if recipe.objective.name == "translate" and getattr(tokenizer, "tgt_lang", None) is not None:
+        raise ConfigError(
+            "the tokenizer is multilingual: name model.source_language and model.target_language, such as en_XX."
+        )
     if recipe.objective.name == "translate" and model.view.config.model_type == "marian":
         name = str(model.config.backbone_name)
         spm, vocabulary = fetch(name, "target.spm"), fetch(name, "vocab.json")
@@ -186,12 +189,21 @@ def pack_documents(
     joiners = tuple("" if language[:2] in UNSPACED else " " for language in languages)
     passages = read_passages(sources, languages)
     with Progress("pack") as progress:
-        while part := list(islice(passages, PASSAGES)):
+        while part := _take(passages, ROWS):
             groups = _group(part, tokenizers[: len(languages)], recipe.data.max_tokens)
             rows = list(_documents(groups, joiners, recipe, tokenizers))
             progress.add(len(rows))
             if rows:
                 yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
+
+
+def _take(passages: Iterator[Passage], rows: int) -> list[Passage]:
+    """The next passages that together have so many rows."""
+    taken: list[Passage] = []
+    while rows > 0 and (passage := next(passages, None)) is not None:
+        taken.append(passage)
+        rows -= len(passage.rows)
+    return taken
 
 
 def _group(passages: Sequence[Passage], tokenizers: Sequence[Tokenize], max_tokens: int) -> list[list[Row]]:

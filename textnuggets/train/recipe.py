@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import sys
 import tomllib
 from collections.abc import Iterable
@@ -94,7 +95,7 @@ class ObjectiveRecipe:
     """The share of the decoder's own input tokens that are hidden, so that it must read the nuggets."""
     sampled_softmax: int = 0
     """Decide between this many tokens of the vocabulary in training, the batch's and random others;
-    0 is all of them. Evaluation is always exact."""
+    0 is all of them. Evaluation is always exact; the token accuracy shown in training is among these."""
 
 
 @dataclass
@@ -104,7 +105,7 @@ class OptimizerRecipe:
     steps: int = 10_000
     """Updates of the weights."""
     batch_tokens: int = 2048
-    """Source tokens, padding included, that one process takes in at once."""
+    """Tokens that one process takes in at once, padding included, counted on the longer side."""
     accumulate: int = 1
     """Batches whose gradients make one update."""
     lr: float = 5e-5
@@ -171,7 +172,7 @@ class Recipe:
     @property
     def report_ratios(self) -> list[float]:
         """The ratios that are evaluated."""
-        return self.report.ratios or self.ratios
+        return list(dict.fromkeys(self.report.ratios or self.ratios))
 
     def to_toml(self) -> str:
         """The recipe with every key spelled out."""
@@ -190,7 +191,7 @@ class Recipe:
 def find_recipe(name: str) -> Path:
     """The file of a recipe: a path, or the name of one that comes with the package."""
     path = Path(name)
-    if path.suffix == ".toml" or path.exists():
+    if path.suffix == ".toml" or path.is_file():
         return path
     shipped = {file.stem: file for file in SHIPPED.glob("*.toml")}
     if name not in shipped:
@@ -328,8 +329,7 @@ def _toml_value(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{escaped}"'
+        return json.dumps(value, ensure_ascii=False)  # TOML's basic strings are escaped as JSON's are
     if isinstance(value, list):
         return f"[{', '.join(map(_toml_value, value))}]"
     if isinstance(value, dict):
@@ -347,8 +347,14 @@ def check_recipe(recipe: Recipe, place: str) -> None:
     optimizer, report = recipe.optimizer, recipe.report
     if (model.backbone is None) == (model.start is None):
         refuse("give one of model.backbone and model.start.")
-    for key, ratios in (("objective.ratios", objective.ratios), ("report.ratios", report.ratios)):
-        for ratio in [*ratios, model.ratio, objective.anneal_from]:
+    ratios_of = {
+        "model.ratio": [model.ratio],
+        "objective.ratios": objective.ratios,
+        "objective.anneal_from": [objective.anneal_from],
+        "report.ratios": report.ratios,
+    }
+    for key, ratios in ratios_of.items():
+        for ratio in ratios:
             try:
                 check_ratio(ratio)
             except ConfigError as error:
@@ -379,6 +385,16 @@ def check_recipe(recipe: Recipe, place: str) -> None:
             refuse(f"{key} is a share of tokens, from 0 to below 1; got {share}.")
     if model.dropout is not None and not 0 <= model.dropout < 1:
         refuse(f"model.dropout must lie from 0 to below 1, got {model.dropout}.")
+    rates = [("optimizer.lr_scale", value) for value in optimizer.lr_scale.values()]
+    for key, rate in [
+        *rates,
+        ("optimizer.weight_decay", optimizer.weight_decay),
+        ("optimizer.clip", optimizer.clip),
+    ]:
+        if rate < 0:
+            refuse(f"{key} must not be negative, got {rate}.")
+    if recipe.seed >= 2**32:
+        refuse(f"seed must be below 2 ** 32, got {recipe.seed}.")
     if optimizer.lr <= 0:
         refuse(f"optimizer.lr must be above 0, got {optimizer.lr}.")
     if len(optimizer.betas) != 2 or not all(0 <= beta < 1 for beta in optimizer.betas):

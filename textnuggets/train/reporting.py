@@ -8,7 +8,10 @@ import os
 import shutil
 import signal
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +20,8 @@ import torch
 from torch import Tensor
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from textnuggets.files import put_in_place, replacing
+from textnuggets.files import replacing
+from textnuggets.train.recipe import Recipe
 
 LINE_SECONDS = 10.0  # between two plain lines, where there is no terminal
 
@@ -28,6 +32,7 @@ class Report:
     def __init__(self, out: Path, steps: int) -> None:
         self.out, self.steps = out, steps
         self.staging = out / ".unfinished"
+        self.is_main = os.environ.get("RANK", "0") == "0"
         self.best_loss, self.best_step, self.without_better = math.inf, 0, 0
         self._counts: list[Tensor] = []
         self._interval = time.monotonic()
@@ -47,7 +52,7 @@ class Report:
 
     def take(self, accelerator: Any) -> dict[str, float]:
         """The figures since the last call, of all processes together."""
-        correct, targets, tokens = accelerator.reduce(torch.stack(self._counts).sum(0).double()).tolist()
+        correct, targets, tokens = accelerator.reduce(torch.stack(self._counts).sum(0)).tolist()
         seconds = time.monotonic() - self._interval
         self._counts, self._interval = [], time.monotonic()
         return {
@@ -119,33 +124,37 @@ class Report:
 
     def say(self, message: str) -> None:
         """A remark on standard error, from the first process alone."""
-        if os.environ.get("RANK", "0") == "0":
+        if self.is_main:
             print(f"train: {message}", file=sys.stderr, flush=True)
 
     # ---------------------------------------------------------------- checkpoints
 
-    def clear_staging(self, is_main: bool) -> None:
+    def clear_staging(self) -> None:
         """An empty folder to write a checkpoint into."""
-        if is_main:
-            shutil.rmtree(self.staging, ignore_errors=True)
-            self.staging.mkdir(parents=True)
-
-    def publish(self, staged: Path) -> None:
-        """Give a folder that is whole its name."""
-        put_in_place(staged, self.out / staged.name)
         shutil.rmtree(self.staging, ignore_errors=True)
+        self.staging.mkdir(parents=True)
 
-    def save_state(self, path: Path) -> None:
+    def save_state(self, path: Path, recipe: Recipe) -> None:
         """What a resumed run must know."""
-        state = {"best_step": self.best_step, "without_better": self.without_better}
         best = self.best_loss if math.isfinite(self.best_loss) else None
-        path.write_text(json.dumps({**state, "best_loss": best}), encoding="utf-8")
+        state = {
+            "best_loss": best,
+            "best_step": self.best_step,
+            "without_better": self.without_better,
+            "measured": [recipe.report_ratios, recipe.report.documents],
+        }
+        path.write_text(json.dumps(state), encoding="utf-8")
 
-    def load_state(self, path: Path) -> None:
-        """Read it back."""
+    def load_state(self, path: Path, recipe: Recipe) -> None:
+        """Read it back; a best loss that was measured otherwise is none."""
         state = json.loads(path.read_text(encoding="utf-8"))
-        self.best_loss = math.inf if state["best_loss"] is None else state["best_loss"]
-        self.best_step, self.without_better = state["best_step"], state["without_better"]
+        if state.get("measured") == [recipe.report_ratios, recipe.report.documents]:
+            self.best_loss = math.inf if state["best_loss"] is None else state["best_loss"]
+            self.best_step, self.without_better = state["best_step"], state["without_better"]
+
+    def begin(self, step: int) -> None:
+        """Training begins now, after this step: neither loading nor packing counts as its time."""
+        self._logged, self._interval = step, time.monotonic()
 
 
 class StopGently(TrainerCallback):
@@ -153,17 +162,35 @@ class StopGently(TrainerCallback):
 
     def __init__(self, report: Report) -> None:
         self.report = report
-        self.signal: int | None = None
+        self.stopped = False
+        """Whether a signal ended the run before its last step."""
+        self._signal = 0
 
-    def watch(self) -> None:
-        """From now on, let Ctrl-C and termination finish the step; a second Ctrl-C does not wait."""
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._note)
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Meanwhile, let Ctrl-C and termination finish the step; a second Ctrl-C does not wait."""
+        if threading.current_thread() is not threading.main_thread():
+            yield  # only the main thread may
+            return
+        before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     def _note(self, number: int, _: Any) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        self.signal = number
-        self.report.say("stopping after this step, with a checkpoint.")
+        self._signal = number
+        os.write(2, b"train: stopping after this step, with a checkpoint.\n")
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> TrainerControl:
+        """Before the first step: what a checkpoint says of intervals may have been changed since."""
+        state.compute_steps(args, args.max_steps)
+        self.report.begin(state.global_step)
+        return control
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
@@ -171,9 +198,17 @@ class StopGently(TrainerCallback):
         """After every update of the weights."""
         if state.global_step >= args.max_steps:
             control.should_log = control.should_evaluate = True
-        if self.signal is not None:
-            control.should_save = control.should_training_stop = True
+        elif self._any_signalled(args):
+            self.stopped = control.should_save = control.should_training_stop = True
         return control
+
+    def _any_signalled(self, args: TrainingArguments) -> bool:
+        """Whether any process got a signal; they must stop at the same step."""
+        if args.world_size == 1:
+            return bool(self._signal)
+        flag = torch.tensor(float(bool(self._signal)), device=args.device)
+        torch.distributed.all_reduce(flag)
+        return bool(flag)
 
 
 def _rounded(value: Any) -> Any:

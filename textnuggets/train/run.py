@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from textnuggets.config import NuggetConfig
-from textnuggets.errors import BackboneError, ConfigError, InputError, MissingExtraError
+from textnuggets.errors import BackboneError, CheckpointError, ConfigError, InputError, MissingExtraError
 from textnuggets.files import replacing
 from textnuggets.train.recipe import Recipe, read_recipe
 
@@ -20,6 +20,7 @@ try:
 except ImportError as error:
     raise MissingExtraError(error.name or "accelerate", "train", "training") from error
 
+import torch
 from transformers import TrainingArguments, set_seed
 from transformers.trainer_callback import PrinterCallback
 
@@ -31,6 +32,26 @@ from textnuggets.train.trainer import STATE, NuggetTrainer
 
 # What may differ when a run goes on; everything else would make it another run.
 CHANGEABLE = ("optimizer.steps", "report", "trainer", "data.cache")
+# Settings of TrainingArguments that our optimizer, batches and checkpoints do not look at.
+WITHOUT_EFFECT = {
+    "adam_beta1",
+    "adam_beta2",
+    "adam_epsilon",
+    "auto_find_batch_size",
+    "eval_on_start",
+    "group_by_length",
+    "label_smoothing_factor",
+    "load_best_model_at_end",
+    "metric_for_best_model",
+    "num_train_epochs",
+    "optim",
+    "optim_args",
+    "per_device_eval_batch_size",
+    "per_device_train_batch_size",
+    "save_total_limit",
+    "weight_decay",
+}
+DAY = 86_400  # seconds
 SCHEDULES = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cosine"}
 
 
@@ -44,12 +65,20 @@ def train(recipe: Recipe, out: str | Path, resume: bool = False) -> Path:
     """
     out = Path(out)
     report = Report(out, recipe.optimizer.steps)
+    arguments = training_arguments(recipe, out)
+    if arguments.n_gpu > 1:
+        raise ConfigError(
+            f"{arguments.n_gpu} GPUs need as many processes: torchrun --nproc-per-node {arguments.n_gpu} -m "
+            f"textnuggets train ..., or CUDA_VISIBLE_DEVICES=0 for one."
+        )
     checkpoint = _open_run(recipe, out, resume, report)
     set_seed(recipe.seed)
     model = build_model(recipe)
     tokenizers = tokenizers_of(model, recipe)
-    arguments = training_arguments(recipe, out)
-    with accelerate.PartialState().main_process_first():  # the others find it packed
+    if report.is_main:
+        with replacing(out / "recipe.toml") as temporary:
+            temporary.write_text(recipe.to_toml(), encoding="utf-8")
+    with accelerate.PartialState().local_main_process_first():  # the others find it packed
         corpora = [
             load_corpus(sources, recipe, tokenizers) for sources in (recipe.data.train, recipe.data.dev)
         ]
@@ -59,19 +88,18 @@ def train(recipe: Recipe, out: str | Path, resume: bool = False) -> Path:
     stop = StopGently(report)
     trainer.remove_callback(PrinterCallback)
     trainer.add_callback(stop)
-    if trainer.is_world_process_zero():
-        with replacing(out / "recipe.toml") as temporary:
-            temporary.write_text(recipe.to_toml(), encoding="utf-8")
     if checkpoint is not None:
-        report.load_state(checkpoint / STATE)
-        if trainer.is_world_process_zero():
-            report.forget_after(checkpoints.step_of(checkpoint))
+        report.load_state(checkpoint / STATE, recipe)
         report.say(f"going on from {checkpoint}")
-    stop.watch()
-    trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    with stop.watching():
+        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     report.close()
-    if stop.signal is not None:
+    if stop.stopped:
         raise KeyboardInterrupt
+    if not (out / "best").is_dir():
+        raise CheckpointError(
+            f"{out}: no model was kept: the dev loss was never a number, or the disk is full."
+        )
     return out / "best"
 
 
@@ -79,10 +107,9 @@ def _open_run(recipe: Recipe, out: Path, resume: bool, report: Report) -> Path |
     """Prepare the folder of a run; the checkpoint to go on from, if there is one."""
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file: name a folder for the run.")
-    is_main = os.environ.get("RANK", "0") == "0"
     there = (out / "recipe.toml").is_file()
     if not resume:
-        if there and is_main:
+        if there and report.is_main:
             raise InputError(f"{out} holds a run already: go on with it by --resume, or name another folder.")
         out.mkdir(parents=True, exist_ok=True)
         return None
@@ -92,8 +119,10 @@ def _open_run(recipe: Recipe, out: Path, resume: bool, report: Report) -> Path |
     checkpoint = checkpoints.newest_whole(out, report.say)
     if checkpoint is None:
         report.say("no whole checkpoint yet: starting at the beginning.")
-        if is_main:
-            report.forget_after(-1)
+    if report.is_main:
+        step = -1 if checkpoint is None else checkpoints.step_of(checkpoint)
+        report.forget_after(step)
+        checkpoints.set_aside(out, step)
     return checkpoint
 
 
@@ -120,7 +149,7 @@ def build_model(recipe: Recipe) -> NuggetModel:
     wanted = recipe.model
     settings = ("ratio", "scorer_layer", "selector", "residual", "feedback", "freeze")
     if wanted.start is not None:
-        model = NuggetModel.from_pretrained(wanted.start)
+        model = NuggetModel.from_pretrained(wanted.start, dtype=torch.float32)
         model.config.ratio = wanted.ratio
         for key in settings[1:]:
             if getattr(model.config, key) != getattr(wanted, key):
@@ -131,7 +160,7 @@ def build_model(recipe: Recipe) -> NuggetModel:
     else:
         config = NuggetConfig(**{key: getattr(wanted, key) for key in settings})
         assert wanted.backbone is not None
-        model = NuggetModel.from_backbone(wanted.backbone, config)
+        model = NuggetModel.from_backbone(wanted.backbone, config, dtype=torch.float32)
     if not model.view.family.decodes:
         raise BackboneError(
             f"the objective {recipe.objective.name!r} decodes, and {wanted.backbone or wanted.start!r} has no "
@@ -149,6 +178,11 @@ def build_model(recipe: Recipe) -> NuggetModel:
             near = get_close_matches(part, names, n=1, cutoff=0.3)
             raise ConfigError(
                 f"the model has no part {part!r}" + (f": did you mean {near[0]!r}?" if near else ".")
+            )
+    for part in recipe.optimizer.lr_scale:
+        if not any(parameter.requires_grad for parameter in model.get_submodule(part).parameters()):
+            raise ConfigError(
+                f"optimizer.lr_scale names {part!r}, which has nothing to train: it is frozen or tied."
             )
     if wanted.dropout is not None:
         model.view.set_dropout(wanted.dropout)
@@ -195,6 +229,14 @@ def training_arguments(recipe: Recipe, out: Path) -> TrainingArguments:
         "average_tokens_across_devices": True,
         "logging_nan_inf_filter": False,
     }
-    if clash := sorted(ours.keys() & recipe.trainer.keys()):
+    ours["ddp_timeout"] = DAY  # one process packs a corpus, which may take hours, while the others wait
+    several = int(os.environ.get("WORLD_SIZE", "1")) > 1
+    if several and torch.accelerator.current_accelerator(check_available=True) is None:
+        # Without it, processes that torchrun started on a CPU would each train a model of its own.
+        ours |= {"use_cpu": True, "ddp_backend": "gloo"}
+    if clash := sorted((ours.keys() | WITHOUT_EFFECT) & recipe.trainer.keys()):
         raise ConfigError(f"trainer.{clash[0]} is decided by the rest of the recipe.")
-    return TrainingArguments(**ours, **recipe.trainer)
+    try:
+        return TrainingArguments(**ours, **recipe.trainer)
+    except (ValueError, TypeError, ImportError) as error:
+        raise ConfigError(f"Hugging Face's TrainingArguments: {str(error).splitlines()[0]}") from error

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,11 +17,13 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainingArguments
 
+from textnuggets.files import put_in_place
 from textnuggets.model.loss import IGNORED, sample_classes
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.train import checkpoints
 from textnuggets.train.batching import Collator, Documents, TokenBatches
 from textnuggets.train.data import PackedCorpus
+from textnuggets.train.measuring import TeacherForced
 from textnuggets.train.recipe import Recipe
 from textnuggets.train.reporting import Report
 
@@ -122,11 +126,12 @@ class NuggetTrainer(Trainer):
         return (loss, outputs) if return_outputs else loss
 
     def _hide(self, labels: Tensor) -> Tensor:
-        """The decoder's input with some tokens made unknown; never the one it starts with."""
+        """The decoder's input with some tokens made unknown; never special ones, such as a language."""
+        tokenizer = self.nugget_model.tokenizer
         shown = self.nugget_model.view.shift(labels)
+        special = torch.tensor(tokenizer.all_special_ids, device=shown.device)
         hidden = torch.rand(shown.shape, device=shown.device) < self.recipe.objective.hide
-        hidden[:, 0] = False
-        return shown.masked_fill(hidden, self.nugget_model.tokenizer.unk_token_id)
+        return shown.masked_fill(hidden & ~torch.isin(shown, special), tokenizer.unk_token_id)
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         """AdamW, with a learning rate for each part the recipe names."""
@@ -134,9 +139,8 @@ class NuggetTrainer(Trainer):
         groups: dict[tuple[float, float], list[nn.Parameter]] = {}
         for name, parameter in (model or self.model).named_parameters():  # type: ignore[union-attr]
             if parameter.requires_grad:
-                name = name.removeprefix("module.")
                 # The longest name that fits is the most exact.
-                fitting = [part for part in settings.lr_scale if name.startswith(part)]
+                fitting = [part for part in settings.lr_scale if name.startswith(f"{part}.")]
                 scale = settings.lr_scale[max(fitting, key=len)] if fitting else 1.0
                 decay = 0.0 if any(word in name for word in NO_DECAY) else settings.weight_decay
                 groups.setdefault((scale, decay), []).append(parameter)
@@ -157,22 +161,30 @@ class NuggetTrainer(Trainer):
         """Add token accuracy and speed to the Trainer's own figures, and write metrics.jsonl."""
         if "loss" in logs:
             logs.update(self.report.take(self.accelerator))
-        super().log(logs, start_time)
-        if self.is_world_process_zero():
-            self.report.write(self.state.global_step, logs)
+        with self._reporting_failure("these figures"):
+            super().log(logs, start_time)
+            if self.is_world_process_zero():
+                self.report.write(self.state.global_step, logs)
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
         """Loss, token accuracy and BLEU on the dev corpus at every ratio; the best model is kept."""
         started = time.monotonic()
-        model = self.nugget_model
-        metrics: dict[str, float] = {}
-        with model.evaluating(), torch.no_grad():
-            for ratio in self.recipe.report_ratios:
-                loss, accuracy = self._teacher_forced(ratio)
-                metrics |= {f"eval_loss_r{ratio:g}": loss, f"eval_token_accuracy_r{ratio:g}": accuracy}
-                if self.recipe.report.bleu_documents:
+        ratios, metrics = self.recipe.report_ratios, {}
+        with self.nugget_model.evaluating():
+            for ratio in ratios:
+                found = TeacherForced.of(
+                    self.model,
+                    self.dev,
+                    self._own(self.dev_rows),
+                    ratio,
+                    self.collate,
+                    self.recipe.optimizer.batch_tokens,
+                )
+                loss, correct, targets = self.accelerator.reduce(torch.stack(found)).tolist()
+                metrics[f"eval_loss_r{ratio:g}"] = loss / targets
+                metrics[f"eval_token_accuracy_r{ratio:g}"] = correct / targets
+                if self.recipe.report.bleu_documents and not self.is_fsdp_enabled:
                     metrics[f"eval_bleu_r{ratio:g}"] = self._bleu(ratio)
-        ratios = self.recipe.report_ratios
         metrics["eval_loss"] = sum(metrics[f"eval_loss_r{ratio:g}"] for ratio in ratios) / len(ratios)
         self.report.pause(time.monotonic() - started)
         self.log(metrics)
@@ -181,27 +193,8 @@ class NuggetTrainer(Trainer):
         return metrics
 
     def _own(self, rows: Sequence[int]) -> Sequence[int]:
+        """This process's share of some documents."""
         return rows[self.args.process_index :: self.args.world_size]
-
-    def _teacher_forced(self, ratio: float) -> tuple[float, float]:
-        """Exact loss and accuracy over the dev documents, of all processes."""
-        totals = torch.zeros(3, dtype=torch.float64, device=self.args.device)
-        for rows in self._dev_batches():
-            batch = self._prepare_inputs(self.collate([self.dev[row] for row in rows]))
-            output = self.model(**batch, ratio=ratio, num_items_in_batch=1)  # type: ignore[misc]
-            counted = batch["labels"] != IGNORED
-            correct = (output.logits.argmax(-1) == batch["labels"])[counted].sum()
-            totals += torch.stack([output.loss.double(), correct.double(), counted.sum().double()])
-        totals = self.accelerator.reduce(totals)
-        loss, correct, count = totals.tolist()
-        return loss / count, correct / count
-
-    def _dev_batches(self) -> Iterator[list[int]]:
-        rows = sorted(self._own(self.dev_rows), key=lambda row: -int(self.dev.lengths[row]))
-        while rows:
-            fit = max(1, self.recipe.optimizer.batch_tokens // int(self.dev.lengths[rows[0]]))
-            yield rows[:fit]
-            rows = rows[fit:]
 
     def _bleu(self, ratio: float) -> float:
         from sacrebleu.metrics.bleu import BLEU
@@ -218,30 +211,23 @@ class NuggetTrainer(Trainer):
 
     def _keep_best(self, loss: float) -> None:
         """Write the model if it is the best so far; stop if it has not been for too long."""
-        report = self.report
+        report, patience = self.report, self.recipe.report.patience
         if loss < report.best_loss:
-            report.best_loss, report.best_step, report.without_better = loss, self.state.global_step, 0
-            with self._reporting_failure("the best model"):
-                self._save_best()
+            if self._write_together("best", "the best model", self._fill_best):
+                report.best_loss, report.best_step, report.without_better = loss, self.state.global_step, 0
             return
         report.without_better += 1
-        if self.recipe.report.patience and report.without_better >= self.recipe.report.patience:
+        if patience and report.without_better >= patience:
             report.say(
                 f"no better dev loss in {report.without_better} evaluations since step {report.best_step}: done."
             )
             self.control.should_training_stop = self.control.should_save = True
 
-    def _save_best(self) -> None:
-        """All processes take part, as sharded weights need; the first one writes."""
-        report, is_main = self.report, self.is_world_process_zero()
-        report.clear_staging(is_main)
-        self.accelerator.wait_for_everyone()
-        staged = report.staging / "best"
-        self.save_model(str(staged), _internal_call=True)
-        if is_main:
-            (staged / "training_args.bin").unlink(missing_ok=True)  # a pickle, which nobody needs
-            (staged / "recipe.toml").write_text(self.recipe.to_toml(), encoding="utf-8")
-            report.publish(staged)
+    def _fill_best(self, folder: Path) -> None:
+        self.save_model(str(folder), _internal_call=True)
+        if self.is_world_process_zero():
+            (folder / "training_args.bin").unlink(missing_ok=True)  # a pickle, which nobody needs
+            (folder / "recipe.toml").write_text(self.recipe.to_toml(), encoding="utf-8")
 
     # ---------------------------------------------------------------- checkpoints
 
@@ -250,26 +236,68 @@ class NuggetTrainer(Trainer):
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         """Write a checkpoint under another name, and give it its own when it is whole."""
-        report, step = self.report, self.state.global_step
-        staged = report.staging / f"{checkpoints.PREFIX}{step}"
-        with self._reporting_failure(f"the checkpoint of step {step}"):
-            report.clear_staging(self.is_world_process_zero())
-            self.accelerator.wait_for_everyone()
-            super()._save_checkpoint(model, trial)
+        started, step = time.monotonic(), self.state.global_step
+        save = super()._save_checkpoint
+
+        def fill(folder: Path) -> None:
+            save(model, trial)
             if self.is_world_process_zero():
-                report.save_state(staged / STATE)
-        self.accelerator.wait_for_everyone()
-        if self.is_world_process_zero() and (staged / STATE).is_file():
-            with self._reporting_failure(f"the checkpoint of step {step}"):
-                checkpoints.write_manifest(staged)
-                report.publish(staged)
-                checkpoints.rotate(report.out, self.recipe.report.keep)
+                self.report.save_state(folder / STATE, self.recipe)
+
+        name = f"{checkpoints.PREFIX}{step}"
+        written = self._write_together(
+            name, f"the checkpoint of step {step}", fill, checkpoints.write_manifest
+        )
+        if written and self.is_world_process_zero():
+            checkpoints.rotate(self.report.out, self.recipe.report.keep)
+        self.report.pause(time.monotonic() - started)
+
+    def _write_together(
+        self,
+        name: str,
+        what: str,
+        fill: Callable[[Path], None],
+        finish: Callable[[Path], None] = lambda _: None,
+    ) -> bool:
+        """Fill a folder of the run with all processes, and give it its name if each of them could.
+
+        A failure is reported and does not end the run: what was written before is still there. Every
+        process takes the same steps whatever fails where, else they would wait for each other for ever.
+        """
+        report, is_main = self.report, self.is_world_process_zero()
+        staged = report.staging / name
+        with self._reporting_failure(what) as failed:
+            if is_main:
+                report.clear_staging()
+        if done := self._all(not failed):
+            with self._reporting_failure(what) as failed:
+                fill(staged)
+            done = self._all(not failed)
+        if done:
+            with self._reporting_failure(what) as failed:
+                if is_main:
+                    finish(staged)
+                    put_in_place(staged, report.out / name)
+            done = self._all(not failed)
+        if is_main:
+            shutil.rmtree(report.staging, ignore_errors=True)
+        return done
+
+    def _all(self, fine: bool) -> bool:
+        """Whether all is fine on every process; all of them must ask."""
+        flag = torch.tensor(float(fine), device=self.args.device)
+        return bool(self.accelerator.reduce(flag) == self.accelerator.num_processes)
 
     @contextmanager
-    def _reporting_failure(self, what: str) -> Iterator[None]:
-        """A full disk is reported and does not end the run: what was saved before is still there."""
+    def _reporting_failure(self, what: str) -> Iterator[list[Exception]]:
+        """Say it if the disk is full or gone, and go on; the list then holds the error."""
+        failed: list[Exception] = []
         try:
-            yield
-        except (OSError, RuntimeError, SafetensorError) as error:
+            yield failed
+        except (OSError, SafetensorError, RuntimeError) as error:
+            # torch.save has no error of its own for a file that cannot be written.
+            if isinstance(error, RuntimeError) and "writ" not in str(error):
+                raise
+            failed.append(error)
             reason = str(error).strip().split("\n")[0]
-            self.report.say(f"{what} could not be written ({reason}); going on without it.")
+            self.report.say(f"{what} could not be written ({reason}); going on.")
