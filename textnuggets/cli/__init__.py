@@ -10,6 +10,7 @@ import typer
 
 from textnuggets import __version__
 from textnuggets.cli.encode import encode
+from textnuggets.cli.evaluate import app as evaluate
 from textnuggets.cli.highlight import highlight
 from textnuggets.cli.reconstruct import reconstruct
 from textnuggets.cli.train import train
@@ -27,6 +28,7 @@ app.command()(reconstruct)
 app.command()(highlight)
 app.command()(train)
 app.command()(trim)
+app.add_typer(evaluate, name="evaluate")
 
 
 def _print_version(wanted: bool) -> None:

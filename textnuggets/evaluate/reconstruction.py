@@ -93,3 +93,20 @@ def evaluate_reconstruction(
         **provenance(sources, seed),
         "results": [asdict(item) for item in found],
     }
+
+
+def to_markdown(results: dict[str, Any]) -> str:
+    """The results as a table."""
+    rows = ["| r | BLEU | exact | token accuracy | vectors / tokens |", "|---|---|---|---|---|"]
+    for item in results["results"]:
+        rows.append(
+            f"| {item['ratio']:g} | {item['bleu']:.1f} | {item['exact']:.1%} | {item['token_accuracy']:.1%} | "
+            f"{item['vectors']:,} / {item['tokens']:,} |"
+        )
+    settings, data = results["settings"], ", ".join(item["source"] for item in results["data"])
+    count = results["results"][0]["documents"]
+    rows += [
+        "",
+        f"{data}: {count} documents of up to {settings['max_tokens']} tokens, {settings['beams']} beams.",
+    ]
+    return "\n".join(rows) + "\n"

@@ -1,0 +1,85 @@
+"""Figures of reconstruction, on a model whose copies are perfect."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.tiny import CORPUS
+from textnuggets.evaluate.reconstruction import evaluate_reconstruction
+
+
+@pytest.fixture
+def texts(tmp_path):
+    path = tmp_path / "texts.txt"
+    path.write_text("\n".join(CORPUS) + "\n")
+    return path
+
+
+def test_a_perfect_copier_gets_perfect_figures_and_a_starved_one_does_not(copier, texts, tmp_path):
+    found = evaluate_reconstruction(
+        copier, [str(texts)], [0.5, 0.03], beams=1, max_tokens=64, cache=str(tmp_path / "cache")
+    )
+    whole, starved = found["results"]
+    assert (whole["bleu"], whole["exact"], whole["token_accuracy"]) == (pytest.approx(100), 1.0, 1.0)
+    assert whole["documents"] == 5
+    assert whole["vectors"] == pytest.approx(whole["tokens"] / 2, abs=3)
+    assert starved["bleu"] < 50
+    assert starved["loss"] > whole["loss"]
+
+
+def test_bleu_is_what_sacrebleus_own_command_says(copier, texts, tmp_path):
+    found = evaluate_reconstruction(
+        copier, [str(texts)], [0.1], beams=1, max_tokens=64, cache=str(tmp_path / "cache")
+    )
+    decoded = copier.reconstruct(copier.encode(CORPUS, ratio=0.1), num_beams=1)
+    (tmp_path / "decoded.txt").write_text("\n".join(decoded) + "\n")
+    command = [
+        sys.executable,
+        "-m",
+        "sacrebleu",
+        str(texts),
+        "-i",
+        str(tmp_path / "decoded.txt"),
+        "-b",
+        "-w",
+        "6",
+    ]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert found["results"][0]["bleu"] == pytest.approx(float(said), abs=1e-5)
+
+
+def test_results_hold_what_it_takes_to_believe_them(copier, texts, tmp_path):
+    found = evaluate_reconstruction(
+        copier, [str(texts)], [0.5], beams=1, max_tokens=64, cache=str(tmp_path / "c")
+    )
+    assert found["settings"]["bleu"].startswith("nrefs:1|case:mixed")
+    assert len(found["data"][0]["sha256"]) == 64
+    assert {"textnuggets", "torch", "transformers", "sacrebleu"} <= found["versions"].keys()
+    assert found["seed"] == 0
+
+
+def test_the_command_writes_results_and_names_bad_input(copier_folder, texts, tmp_path):
+    def run(*arguments):
+        command = [sys.executable, "-m", "textnuggets", "evaluate", "reconstruction", *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, encoding="utf-8", timeout=120, check=False)
+
+    out = tmp_path / "out"
+    done = run(copier_folder, texts, "--out", out, "--ratios", "0.5", "--beams", 1, "--max-tokens", 64)
+    assert done.returncode == 0, done.stderr
+    assert "| 0.5 | 100.0 | 100.0% |" in done.stdout
+    assert (out / "reconstruction.md").read_text() == done.stdout
+    assert json.loads((out / "reconstruction.json").read_text())["results"][0]["documents"] == 5
+    for wrong in (
+        (copier_folder, texts, "--out", out, "--ratios", "a"),
+        (copier_folder, texts, "--out", out, "--ratios", "2"),
+        (copier_folder, "none.txt", "--out", out),
+        (copier_folder, texts, "--out", texts),
+        (tmp_path / "none", texts, "--out", out),
+    ):
+        failed = run(*wrong)
+        assert failed.returncode == 2, failed.stderr
+        assert len(failed.stderr.strip().splitlines()) == 1

@@ -1,0 +1,80 @@
+"""Multilingual backbones are told both languages, as in the paper's recipes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from transformers import MBart50Tokenizer
+
+import textnuggets
+from tests.tiny import CONFIGS, tiny_tokenizer
+from tests.train.setting import losses, make_setting
+from textnuggets.errors import BackboneError, ConfigError
+from textnuggets.model.backbone import build_backbone
+from textnuggets.train.data import PackedCorpus, tokenizers_of
+from textnuggets.train.recipe import read_recipe
+from textnuggets.train.run import build_model, train
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory):
+    """A tiny mBART-50 with its own tokenizer, and English-French pairs."""
+    folder = tmp_path_factory.mktemp("mbart")
+    path = make_setting(folder)
+    spec = json.loads(tiny_tokenizer().backend_tokenizer.to_str())
+    pieces = [tuple(piece) for piece in spec["model"]["vocab"]]
+    tokenizer = MBart50Tokenizer(vocab=pieces, src_lang="en_XX", tgt_lang="en_XX")
+    config = CONFIGS["mbart"]()
+    config.vocab_size = len(tokenizer)
+    for old in (folder / "backbone").iterdir():
+        old.unlink()
+    build_backbone(config).save_pretrained(folder / "backbone")
+    tokenizer.save_pretrained(folder / "backbone")
+    return path
+
+
+def changes(recipe, *more):
+    pairs = f"['{recipe.parent}/pairs.jsonl']"
+    own = [
+        "objective.name=translate",
+        f"data.train={pairs}",
+        f"data.dev={pairs}",
+        "data.languages=['en', 'fr']",
+    ]
+    return [*own, "optimizer.steps=6", *more]
+
+
+def test_source_and_target_carry_their_languages(recipe, tmp_path):
+    wanted = read_recipe(
+        recipe,
+        changes(
+            recipe, "model.source_language=en_XX", "model.target_language=fr_XX", "report.bleu_documents=2"
+        ),
+    )
+    best = train(wanted, tmp_path / "run")
+    assert losses(tmp_path / "run")[6] < losses(tmp_path / "run")[1]
+    model = textnuggets.load(best)
+    code = model.tokenizer.convert_tokens_to_ids
+    assert model.backbone.generation_config.forced_bos_token_id == code("fr_XX")
+    assert model.tokenizer("The cat").input_ids[0] == code("en_XX")
+    packed = PackedCorpus(next((recipe.parent / "cache").glob("*.arrow")))
+    assert packed[0].input_ids[0] == code("en_XX")
+    assert packed[0].labels[0] == code("fr_XX")
+    # The first token the decoder writes is the language it must write in.
+    shifted = model.view.shift(model.tokenizer(text_target="The cat", return_tensors="pt").input_ids)
+    assert shifted[0, 0] == model.tokenizer.eos_token_id
+
+
+def test_a_language_that_is_missing_or_unknown_is_named(recipe):
+    model = build_model(read_recipe(recipe, changes(recipe)))
+    with pytest.raises(ConfigError, match=r"name model\.source_language"):
+        tokenizers_of(model, read_recipe(recipe, changes(recipe)))
+    with pytest.raises(BackboneError, match="no language 'xx_XX'"):
+        tokenizers_of(model, read_recipe(recipe, changes(recipe, "model.target_language=xx_XX")))
+
+
+def test_a_tokenizer_of_one_language_takes_no_codes(tmp_path):
+    wanted = read_recipe(make_setting(tmp_path), ["model.target_language=fr_XX"])
+    with pytest.raises(BackboneError, match="knows no languages"):
+        tokenizers_of(build_model(wanted), wanted)
