@@ -24,7 +24,7 @@ from textnuggets.train.reporting import Report
 from textnuggets.train.run import build_model, training_arguments
 from textnuggets.train.trainer import NuggetTrainer
 
-STEPS, BATCH_TOKENS = 8, 2048
+STEPS, BATCH_TOKENS = 4, 2048
 
 
 class PlainTrainer(Trainer):

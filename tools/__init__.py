@@ -1,0 +1,1 @@
+"""What maintainers run to make what ships."""
