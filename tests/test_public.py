@@ -53,6 +53,7 @@ def test_files_import_only_from_above():
         "model",
         "search",
         "highlighting",
+        "fidelity",
         "bulk",
         "train",
         "evaluate",

@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from textnuggets.config import check_ratio
-from textnuggets.errors import InputError
+from textnuggets.errors import ConfigError, InputError
+from textnuggets.fidelity import check_fidelity, encode_to_fidelity
 from textnuggets.files import check_output, replacing
 from textnuggets.model.encoding import Budget, encode_stream
 from textnuggets.model.modeling import NuggetModel
@@ -41,6 +42,7 @@ def encode_to_parquet(
     dtype: str = "float32",
     batch_size: int = 32,
     with_text: bool = False,
+    fidelity: float | None = None,
     resume: bool = False,
 ) -> int:
     """Encode documents into `out`; returns the number of rows.
@@ -54,17 +56,23 @@ def encode_to_parquet(
         dtype: Of the stored vectors.
         batch_size: Windows encoded together.
         with_text: Whether the texts are stored, too.
+        fidelity: Raise the ratio of each text until its reconstruction has this BLEU, from 0 to 1.
         resume: Whether to continue an interrupted run.
     """
+    if fidelity is not None:
+        if ratio is not None:
+            raise ConfigError("give a ratio or a fidelity, not both.")
+        check_fidelity(model, fidelity)
     ratio = model.config.ratio if ratio is None else check_ratio(ratio)
     about = {
         "model": name,
         "weights": fingerprint(model),
-        "ratio": ratio,
+        "ratio": ratio if fidelity is None else None,
+        **({} if fidelity is None else {"fidelity": fidelity}),
         "selector": model.config.selector,
         "window": model.window,
     }
-    schema = nugget_schema(model.view.hidden_size, dtype, about, with_text)
+    schema = nugget_schema(model.view.hidden_size, dtype, about, with_text, fidelity is not None)
     check_output(out)
     folder = out.with_name(out.name + ".partial")
     stream = iter(documents)
@@ -78,8 +86,16 @@ def encode_to_parquet(
         progress.add(sum(pq.read_metadata(path).num_rows for path in parts))
         while part := list(islice(stream, PART_TEXTS)):
             texts = [document.text for document in part]
-            nuggets = list(encode_stream(model, texts, Budget(ratio), batch_size, np.dtype(dtype), progress))
-            table = to_table([d.id for d in part], nuggets, schema, texts if with_text else None)
+            found = None
+            if fidelity is None:
+                nuggets = list(
+                    encode_stream(model, texts, Budget(ratio), batch_size, np.dtype(dtype), progress)
+                )
+            else:
+                faithful = encode_to_fidelity(model, texts, fidelity, batch_size, dtype, progress)
+                nuggets = [item.nuggets for item in faithful]
+                found = [(item.ratio, item.fidelity) for item in faithful]
+            table = to_table([d.id for d in part], nuggets, schema, texts if with_text else None, found)
             digests.append(_digest(part))
             path = folder / _part_name(len(parts))
             write_parquet(path, _tag(schema, digests[-1:]), [table])

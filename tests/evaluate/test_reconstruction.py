@@ -21,7 +21,7 @@ def texts(tmp_path):
 
 def test_a_perfect_copier_gets_perfect_figures_and_a_starved_one_does_not(copier, texts, tmp_path):
     found = evaluate_reconstruction(
-        copier, [str(texts)], [0.5, 0.03], beams=1, max_tokens=64, cache=str(tmp_path / "cache")
+        copier, [str(texts)], [0.5, 0.03], beams=1, lengths=[64], cache=str(tmp_path / "cache")
     )
     whole, starved = found["results"]
     assert (whole["bleu"], whole["exact"], whole["token_accuracy"]) == (pytest.approx(100), 1.0, 1.0)
@@ -31,9 +31,16 @@ def test_a_perfect_copier_gets_perfect_figures_and_a_starved_one_does_not(copier
     assert starved["loss"] > whole["loss"]
 
 
+def test_a_ratio_of_zero_is_one_vector_a_document(copier, texts, tmp_path):
+    found = evaluate_reconstruction(
+        copier, [str(texts)], [0], beams=1, lengths=[64], cache=str(tmp_path / "cache")
+    )
+    assert found["results"][0]["vectors"] == found["results"][0]["documents"] == 5
+
+
 def test_bleu_is_what_sacrebleus_own_command_says(copier, texts, tmp_path):
     found = evaluate_reconstruction(
-        copier, [str(texts)], [0.1], beams=1, max_tokens=64, cache=str(tmp_path / "cache")
+        copier, [str(texts)], [0.1], beams=1, lengths=[64], cache=str(tmp_path / "cache")
     )
     decoded = copier.reconstruct(copier.encode(CORPUS, ratio=0.1), num_beams=1)
     (tmp_path / "decoded.txt").write_text("\n".join(decoded) + "\n")
@@ -54,7 +61,7 @@ def test_bleu_is_what_sacrebleus_own_command_says(copier, texts, tmp_path):
 
 def test_results_hold_what_it_takes_to_believe_them(copier, texts, tmp_path):
     found = evaluate_reconstruction(
-        copier, [str(texts)], [0.5], beams=1, max_tokens=64, cache=str(tmp_path / "c")
+        copier, [str(texts)], [0.5], beams=1, lengths=[64], cache=str(tmp_path / "c")
     )
     assert found["settings"]["bleu"].startswith("nrefs:1|case:mixed")
     assert len(found["data"][0]["sha256"]) == 64
@@ -68,9 +75,11 @@ def test_the_command_writes_results_and_names_bad_input(copier_folder, texts, tm
         return subprocess.run(command, capture_output=True, encoding="utf-8", timeout=120, check=False)
 
     out = tmp_path / "out"
-    done = run(copier_folder, texts, "--out", out, "--ratios", "0.5", "--beams", 1, "--max-tokens", 64)
+    done = run(copier_folder, texts, "--out", out, "--ratios", "0.5", "--beams", 1, "--lengths", 64)
     assert done.returncode == 0, done.stderr
-    assert "| 0.5 | 100.0 | 100.0% |" in done.stdout
+    assert "| 0.5 | 64 | 100.0 | 100.0% |" in done.stdout
+    assert (out / "reconstruction.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (out / "reconstruction.svg").read_text()
     assert (out / "reconstruction.md").read_text() == done.stdout
     assert json.loads((out / "reconstruction.json").read_text())["results"][0]["documents"] == 5
     for wrong in (

@@ -13,6 +13,7 @@ from textnuggets.cli.encode import encode
 from textnuggets.cli.evaluate import app as evaluate
 from textnuggets.cli.highlight import highlight
 from textnuggets.cli.reconstruct import reconstruct
+from textnuggets.cli.report import report
 from textnuggets.cli.train import train
 from textnuggets.cli.trim import trim
 from textnuggets.errors import TextnuggetsError
@@ -29,6 +30,7 @@ app.command()(highlight)
 app.command()(train)
 app.command()(trim)
 app.add_typer(evaluate, name="evaluate")
+app.command()(report)
 
 
 def _print_version(wanted: bool) -> None:

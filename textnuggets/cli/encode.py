@@ -27,6 +27,12 @@ def encode(
         str, typer.Option(callback=check_dtype, help="Of the stored vectors: float32, float16 or float64.")
     ] = "float32",
     batch_size: BatchSize = 32,
+    fidelity: Annotated[
+        float | None,
+        typer.Option(
+            help="Instead of a ratio: as many nuggets a text as it needs to come back with this BLEU, such as 0.95."
+        ),
+    ] = None,
     with_text: Annotated[bool, typer.Option("--with-text", help="Store the texts, too.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
     skip_bad: Annotated[
@@ -60,6 +66,7 @@ def encode(
             dtype=dtype,
             batch_size=batch_size,
             with_text=with_text,
+            fidelity=fidelity,
             resume=resume,
         )
     except KeyboardInterrupt:

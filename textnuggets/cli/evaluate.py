@@ -1,42 +1,130 @@
-"""textnuggets evaluate: the questions the paper asks of a model, one subcommand each."""
+"""textnuggets evaluate: the questions the paper asks of a model, one subcommand each.
+
+Each writes DIR/QUESTION.json, a table QUESTION.md and figures QUESTION.png and .svg.
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from textnuggets.errors import InputError
 
-app = typer.Typer(help="Measure what a model's nuggets keep.", rich_markup_mode=None)
+if TYPE_CHECKING:
+    from textnuggets.model.modeling import NuggetModel
+
+app = typer.Typer(rich_markup_mode=None)
+
+Model = Annotated[str, typer.Argument(help="Folder or hub id of a nugget model, or 'default'.")]
+Data = Annotated[list[str], typer.Argument(help="Corpora, as 'train' reads them.")]
+Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for results, table and figure.")]
+Ratio = Annotated[float | None, typer.Option(help="Compression ratio; the model's own by default.")]
+Documents = Annotated[int, typer.Option(min=1, help="How many documents are drawn.")]
+Seed = Annotated[int, typer.Option(min=0, help="Decides which documents are drawn.")]
 
 
 @app.callback()
 def _root() -> None:
-    """Measure what a model's nuggets keep."""
+    """Measure what a model's nuggets keep, choose and hold."""
 
 
 @app.command()
 def reconstruction(
-    model: Annotated[str, typer.Argument(help="Folder or hub id of a nugget model, or 'default'.")],
-    data: Annotated[list[str], typer.Argument(help="Corpora, as 'train' reads them.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for reconstruction.json and .md.")],
-    ratios: Annotated[str, typer.Option(help="Compression ratios.")] = "0.05,0.1,0.15,0.25,0.5",
+    model: Model,
+    data: Data,
+    out: Out,
+    ratios: Annotated[
+        str, typer.Option(help="Compression ratios; 0 is one vector.")
+    ] = "0,0.05,0.1,0.15,0.25,0.5",
     beams: Annotated[int, typer.Option(min=1, help="Beam width; the paper's is 5.")] = 5,
-    documents: Annotated[int, typer.Option(min=1, help="How many are drawn.")] = 200,
-    max_tokens: Annotated[int, typer.Option(min=8, help="Their length at most.")] = 128,
-    seed: Annotated[int, typer.Option(min=0, help="Decides which are drawn.")] = 0,
+    documents: Documents = 200,
+    lengths: Annotated[str, typer.Option(help="The most tokens of a document.")] = "128",
+    languages: Annotated[
+        str, typer.Option(help="Of the texts; source,target for a translation model.")
+    ] = "en",
+    seed: Seed = 0,
 ) -> None:
     """BLEU, exact match and token accuracy of texts decoded from their nuggets, by ratio."""
+    wanted, sizes = _numbers("--ratios", ratios, float), _numbers("--lengths", lengths, int)
+    loaded = _prepare(model, data, out, [ratio for ratio in wanted if ratio])
+
+    from textnuggets.evaluate.figures import draw_reconstruction
+    from textnuggets.evaluate.reconstruction import evaluate_reconstruction, to_markdown
+
+    results = evaluate_reconstruction(
+        loaded, data, wanted, beams, documents, [int(size) for size in sizes], languages.split(","), seed
+    )
+    by_length = {
+        f"up to {size:g} tokens": {"results": [r for r in results["results"] if r["max_tokens"] == size]}
+        for size in sizes
+    }
+    figure = draw_reconstruction(list(by_length.items()))
+    _write(out, "reconstruction", results, to_markdown(results), {"": figure})
+
+
+@app.command()
+def preferences(
+    model: Model,
+    data: Data,
+    out: Out,
+    ratio: Ratio = None,
+    documents: Documents = 1000,
+    max_tokens: Annotated[int, typer.Option(min=8, help="The most tokens of a document.")] = 128,
+    language: Annotated[str, typer.Option(help="Of the texts.")] = "en",
+    seed: Seed = 0,
+) -> None:
+    """Which tokens become nuggets, beside how often they occur."""
+    loaded = _prepare(model, data, out, [] if ratio is None else [ratio])
+
+    from textnuggets.evaluate.figures import draw_preferences
+    from textnuggets.evaluate.preferences import evaluate_preferences, to_markdown
+
+    results = evaluate_preferences(loaded, data, ratio, documents, max_tokens, language, seed)
+    _write(out, "preferences", results, to_markdown(results), {"": draw_preferences(results)})
+
+
+@app.command()
+def probing(
+    model: Model,
+    data: Data,
+    out: Out,
+    ratio: Ratio = None,
+    documents: Documents = 1000,
+    max_tokens: Annotated[int, typer.Option(min=8, help="The most tokens of a document.")] = 128,
+    seed: Seed = 0,
+) -> None:
+    """What a nugget stands for: the probability gain of the text when it alone is exposed."""
+    loaded = _prepare(model, data, out, [] if ratio is None else [ratio])
+
+    from textnuggets.evaluate.figures import draw_gain_around, draw_gain_by_order
+    from textnuggets.evaluate.probing import evaluate_probing, to_markdown
+
+    results = evaluate_probing(loaded, data, ratio, documents, max_tokens, seed)
+    figures = {
+        "": draw_gain_by_order(results),
+        "-all": draw_gain_by_order(results, range(1, 14)),
+        "-around": draw_gain_around([(f"up to {max_tokens} tokens", results)]),
+    }
+    _write(out, "probing", results, to_markdown(results), figures)
+
+
+def _numbers(option: str, text: str, kind: type) -> list[float]:
+    try:
+        return [kind(part) for part in text.split(",")]
+    except ValueError as error:
+        raise InputError(f"{option} {text}: write numbers with commas between them ({error}).") from error
+
+
+def _prepare(model: str, data: list[str], out: Path, ratios: list[float]) -> NuggetModel:
+    """Check what can be checked, then load the model."""
     from textnuggets.config import check_ratio
     from textnuggets.text.corpora import check_source
 
-    try:
-        wanted = [check_ratio(float(ratio)) for ratio in ratios.split(",")]
-    except ValueError as error:
-        raise InputError(f"--ratios {ratios}: write numbers in (0, 1] with commas ({error}).") from error
+    for ratio in ratios:
+        check_ratio(ratio)
     for source in data:
         check_source(source)
     if out.exists() and not out.is_dir():
@@ -44,16 +132,19 @@ def reconstruction(
 
     from textnuggets.cli.options import load_model
 
-    loaded = load_model(None if model == "default" else model)
+    return load_model(None if model == "default" else model)
 
-    from textnuggets.evaluate.reconstruction import evaluate_reconstruction, to_markdown
+
+def _write(out: Path, question: str, results: dict[str, Any], table: str, figures: dict[str, Any]) -> None:
+    from textnuggets.evaluate.figures import save_figure
     from textnuggets.evaluate.results import write_results
     from textnuggets.files import replacing
 
-    results = evaluate_reconstruction(loaded, data, wanted, beams, documents, max_tokens, seed)
     out.mkdir(parents=True, exist_ok=True)
-    write_results(out / "reconstruction.json", results)
-    with replacing(out / "reconstruction.md") as temporary:
-        temporary.write_text(to_markdown(results), encoding="utf-8")
-    print(to_markdown(results), end="")
-    print(f"{out / 'reconstruction.json'}: {len(wanted)} ratios", file=sys.stderr)
+    write_results(out / f"{question}.json", results)
+    with replacing(out / f"{question}.md") as temporary:
+        temporary.write_text(table, encoding="utf-8")
+    for ending, figure in figures.items():
+        save_figure(figure, out / f"{question}{ending}")
+    print(table, end="")
+    print(f"{out / question}.json, .md, .png and .svg", file=sys.stderr)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from textnuggets.errors import MissingExtraError
-from textnuggets.evaluate.results import provenance
+from textnuggets.errors import BackboneError, MissingExtraError
+from textnuggets.evaluate.results import draw_documents, provenance
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.progress import Progress
 from textnuggets.train.batching import Collator
-from textnuggets.train.data import load_corpus, tokenizers_of
+from textnuggets.train.data import PackedCorpus
 from textnuggets.train.measuring import TeacherForced
-from textnuggets.train.recipe import DataRecipe, Recipe
+from textnuggets.train.recipe import DataRecipe
 
 BATCH = 16  # documents decoded together
 
@@ -24,6 +23,9 @@ class Fidelity:
     """What came back at one ratio."""
 
     ratio: float
+    """0 stands for a single vector, as in the paper's figure."""
+    max_tokens: int
+    """How long the documents are at most."""
     bleu: float
     """Micro-averaged BLEU of the decoded texts, by sacrebleu."""
     exact: float
@@ -43,70 +45,97 @@ def evaluate_reconstruction(
     ratios: Sequence[float],
     beams: int = 5,
     documents: int = 200,
-    max_tokens: int = 128,
+    lengths: Sequence[int] = (128,),
+    languages: Sequence[str] = ("en",),
     seed: int = 0,
     cache: str = DataRecipe.cache,
 ) -> dict[str, Any]:
     """Decode packed documents from their nuggets and compare.
 
     Args:
-        model: A nugget model with a decoder, trained to autoencode.
+        model: A nugget model with a decoder.
         sources: Corpora, as for training.
-        ratios: Compression ratios.
+        ratios: Compression ratios; 0 is a single vector.
         beams: Beam width; the paper's is 5.
-        documents: How many are drawn.
-        max_tokens: Their length at most; adjacent sentences are joined up to it.
-        seed: Decides which are drawn.
+        documents: How many are drawn of each length.
+        lengths: How many tokens the documents have at most; adjacent sentences are joined up to it.
+        languages: One for an autoencoder, which is compared with its input; two, source and target, for a
+            translation model, which is compared with the reference.
+        seed: Decides which documents are drawn.
         cache: Where packed documents are kept.
     """
     try:
         from sacrebleu.metrics.bleu import BLEU
     except ImportError as error:
         raise MissingExtraError("sacrebleu", "evaluate", "BLEU") from error
-    recipe = Recipe(data=DataRecipe(max_tokens=max_tokens, min_tokens=16, cache=cache))
-    corpus = load_corpus(sources, recipe, tokenizers_of(model, recipe))
-    rows = random.Random(seed).sample(range(len(corpus)), min(documents, len(corpus)))
-    texts = [source for source, _ in corpus.texts(rows)]
-    bleu = BLEU()
+    if not model.view.family.decodes:
+        raise BackboneError(f"a {model.view.config.model_type} backbone has no decoder to reconstruct with.")
+    bleu = BLEU(tokenize="zh" if languages[-1][:2] == "zh" else "13a")
     found: list[Fidelity] = []
-    with Progress("reconstruct", total=len(ratios) * len(rows)) as progress:
-        for ratio in ratios:
-            with model.evaluating():
-                forced = TeacherForced.of(
-                    model, corpus, rows, ratio, Collator(model.pad_id), BATCH * max_tokens
-                )
-            targets = float(forced.targets)
-            decoded: list[str] = []
-            vectors = 0
-            for start in range(0, len(texts), BATCH):
-                nuggets = model.encode(texts[start : start + BATCH], ratio=ratio, batch_size=BATCH)
-                vectors += sum(len(item) for item in nuggets)
-                decoded += model.reconstruct(nuggets, num_beams=beams, batch_size=BATCH)
-                progress.add(len(nuggets))
-            exact = sum(a == b for a, b in zip(decoded, texts, strict=True)) / len(texts)
-            score = bleu.corpus_score(decoded, [texts]).score
-            accuracy, loss = float(forced.correct) / targets, float(forced.loss) / targets
-            found.append(Fidelity(ratio, score, exact, accuracy, loss, len(texts), int(targets), vectors))
+    with Progress("reconstruct", total=len(lengths) * len(ratios) * documents) as progress:
+        for length in lengths:
+            corpus, rows = draw_documents(model, sources, length, documents, seed, languages, cache)
+            for ratio in ratios:
+                found.append(_measure(model, corpus, rows, ratio, length, beams, bleu, progress))
     return {
         "question": "reconstruction",
-        "settings": {"beams": beams, "max_tokens": max_tokens, "bleu": str(bleu.get_signature())},
+        "settings": {"beams": beams, "languages": list(languages), "bleu": str(bleu.get_signature())},
         **provenance(sources, seed),
         "results": [asdict(item) for item in found],
     }
 
 
+def _measure(
+    model: NuggetModel,
+    corpus: PackedCorpus,
+    rows: Sequence[int],
+    ratio: float,
+    length: int,
+    beams: int,
+    bleu: Any,
+    progress: Progress,
+) -> Fidelity:
+    budget: dict[str, Any] = {"ratio": ratio} if ratio else {"max_vectors": 1}
+    with model.evaluating():
+        forced = TeacherForced.of(model, corpus, rows, budget, Collator(model.pad_id), BATCH * length)
+    targets = float(forced.targets)
+    pairs = corpus.texts(rows)
+    decoded: list[str] = []
+    tokens = vectors = 0
+    for start in range(0, len(pairs), BATCH):
+        sources = [source for source, _ in pairs[start : start + BATCH]]
+        nuggets = model.encode(sources, batch_size=BATCH, **budget)
+        vectors += sum(len(item) for item in nuggets)
+        tokens += sum(item.token_count for item in nuggets)
+        decoded += model.reconstruct(nuggets, num_beams=beams, batch_size=BATCH)
+        progress.add(len(nuggets))
+    references = [target for _, target in pairs]
+    return Fidelity(
+        ratio=ratio,
+        max_tokens=length,
+        bleu=bleu.corpus_score(decoded, [references]).score,
+        exact=sum(a == b for a, b in zip(decoded, references, strict=True)) / len(pairs),
+        token_accuracy=float(forced.correct) / targets,
+        loss=float(forced.loss) / targets,
+        documents=len(pairs),
+        tokens=tokens,
+        vectors=vectors,
+    )
+
+
 def to_markdown(results: dict[str, Any]) -> str:
     """The results as a table."""
-    rows = ["| r | BLEU | exact | token accuracy | vectors / tokens |", "|---|---|---|---|---|"]
-    for item in results["results"]:
-        rows.append(
-            f"| {item['ratio']:g} | {item['bleu']:.1f} | {item['exact']:.1%} | {item['token_accuracy']:.1%} | "
-            f"{item['vectors']:,} / {item['tokens']:,} |"
-        )
-    settings, data = results["settings"], ", ".join(item["source"] for item in results["data"])
-    count = results["results"][0]["documents"]
-    rows += [
-        "",
-        f"{data}: {count} documents of up to {settings['max_tokens']} tokens, {settings['beams']} beams.",
+    rows = [
+        "| r | tokens up to | BLEU | exact | token accuracy | vectors / tokens |",
+        "|---|---|---|---|---|---|",
     ]
+    for item in results["results"]:
+        ratio = f"{item['ratio']:g}" if item["ratio"] else "one vector"
+        rows.append(
+            f"| {ratio} | {item['max_tokens']} | {item['bleu']:.1f} | {item['exact']:.1%} | "
+            f"{item['token_accuracy']:.1%} | {item['vectors']:,} / {item['tokens']:,} |"
+        )
+    data = ", ".join(item["source"] for item in results["data"])
+    count, beams = results["results"][0]["documents"], results["settings"]["beams"]
+    rows += ["", f"{data}: {count} documents of each length, {beams} {'beams' if beams > 1 else 'beam'}."]
     return "\n".join(rows) + "\n"

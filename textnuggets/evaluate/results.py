@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+import random
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -14,7 +15,10 @@ import torch
 
 from textnuggets import __version__
 from textnuggets.files import replacing
+from textnuggets.model.modeling import NuggetModel
 from textnuggets.text.corpora import check_source
+from textnuggets.train.data import PackedCorpus, load_corpus, tokenizers_of
+from textnuggets.train.recipe import DataRecipe, ObjectiveRecipe, Recipe
 
 
 def provenance(sources: Sequence[str], seed: int) -> dict[str, Any]:
@@ -30,6 +34,24 @@ def provenance(sources: Sequence[str], seed: int) -> dict[str, Any]:
         },
         "threads": torch.get_num_threads(),
     }
+
+
+def draw_documents(
+    model: NuggetModel,
+    sources: Sequence[str],
+    max_tokens: int,
+    count: int,
+    seed: int,
+    languages: Sequence[str],
+    cache: str,
+    min_tokens: int = 16,
+) -> tuple[PackedCorpus, list[int]]:
+    """Packed documents, and the rows of those that are drawn from them."""
+    data = DataRecipe(max_tokens=max_tokens, min_tokens=min_tokens, languages=list(languages), cache=cache)
+    objective = ObjectiveRecipe(name="translate" if len(languages) > 1 else "autoencode")
+    recipe = Recipe(data=data, objective=objective)
+    corpus = load_corpus(sources, recipe, tokenizers_of(model, recipe))
+    return corpus, random.Random(seed).sample(range(len(corpus)), min(count, len(corpus)))
 
 
 def describe_source(source: str) -> dict[str, Any]:

@@ -27,7 +27,11 @@ DTYPES = {"float32": pa.float32(), "float16": pa.float16(), "float64": pa.float6
 
 
 def nugget_schema(
-    dimensions: int, dtype: str, metadata: dict[str, Any], with_text: bool = False
+    dimensions: int,
+    dtype: str,
+    metadata: dict[str, Any],
+    with_text: bool = False,
+    with_fidelity: bool = False,
 ) -> pa.Schema:
     """The columns of a nugget file."""
     pair = pa.list_(pa.int64(), 2)
@@ -41,6 +45,8 @@ def nugget_schema(
         pa.field("token_count", pa.int64()),
         pa.field("windows", pa.list_(pa.list_(pa.int64(), 4))),
     ]
+    if with_fidelity:
+        fields += [pa.field("ratio", pa.float64()), pa.field("fidelity", pa.float64())]
     if with_text:
         fields.append(pa.field("text", pa.string()))
     about = {"version": __version__, "dimensions": dimensions, "dtype": dtype, **metadata}
@@ -52,6 +58,7 @@ def to_table(
     nuggets: Sequence[Nuggets],
     schema: pa.Schema,
     texts: Sequence[str] | None = None,
+    fidelities: Sequence[tuple[float, float]] | None = None,
 ) -> pa.Table:
     """Rows for `schema`; numbers go from numpy to Arrow without a Python object each."""
     counts = [len(item) for item in nuggets]
@@ -66,6 +73,9 @@ def to_table(
         "token_count": pa.array([n.token_count for n in nuggets], pa.int64()),
         "windows": _lists([n.windows for n in nuggets], windows, schema.field("windows").type),
     }
+    if fidelities is not None:
+        columns["ratio"] = pa.array([ratio for ratio, _ in fidelities], pa.float64())
+        columns["fidelity"] = pa.array([fidelity for _, fidelity in fidelities], pa.float64())
     if texts is not None:
         columns["text"] = pa.array(texts, pa.string())
     return pa.table(columns, schema=schema)

@@ -251,7 +251,7 @@ def _documents(
         yield {
             "input_ids": kept[0][0],
             "labels": None if same else kept[1][0],
-            "sentence_ends": _sentence_ends(sides[0], group, joiners[0], len(kept[0][0])),
+            "sentence_ends": _sentence_ends(sides[0], source, group, joiners[0], len(kept[0][0])),
             "source": source[: kept[0][1]] if is_cut else source,
             "target": None if len(joiners) == 1 else (target[: kept[1][1]] if is_cut else target),
             "is_cut": is_cut,
@@ -268,7 +268,7 @@ def _cut(encoding: Any, limit: int) -> tuple[list[int], int]:
     return [*ids[:stop], *ids[last + 1 :]], end
 
 
-def _sentence_ends(encoding: Any, group: list[Row], joiner: str, count: int) -> list[int]:
+def _sentence_ends(encoding: Any, text: str, group: list[Row], joiner: str, count: int) -> list[int]:
     """Positions of the last token of every sentence of a document that has `count` tokens."""
     starts, at = [], 0  # where the sentences after the first begin
     for row in group[:-1]:
@@ -279,7 +279,7 @@ def _sentence_ends(encoding: Any, group: list[Row], joiner: str, count: int) -> 
     for position, ((start, end), special) in enumerate(
         zip(encoding.offsets[:count], encoding.special_tokens_mask, strict=False)
     ):
-        if special or end <= start:
+        if special or end <= start or text[start:end].isspace():
             continue
         # A token may begin with the space before its word.
         while starts and end > starts[0]:

@@ -26,11 +26,14 @@ class TeacherForced(NamedTuple):
         model: Any,
         corpus: PackedCorpus,
         rows: Sequence[int],
-        ratio: float,
+        size: dict[str, Any],
         collate: Collator,
         budget: int,
     ) -> TeacherForced:
-        """Run a model in evaluation mode over some documents, `budget` tokens at a time; exact."""
+        """Run a model in evaluation mode over some documents, `budget` tokens at a time; exact.
+
+        `size` is the `ratio` or the `max_vectors` that `NuggetModel.forward` takes.
+        """
         device = next(model.parameters()).device
         totals = torch.zeros(3, device=device)
         with torch.no_grad():
@@ -38,7 +41,7 @@ class TeacherForced(NamedTuple):
                 batch = {
                     key: value.to(device) for key, value in collate([corpus[row] for row in part]).items()
                 }
-                output = model(**batch, ratio=ratio, num_items_in_batch=1)
+                output = model(**batch, **size, num_items_in_batch=1)
                 counted = batch["labels"] != IGNORED
                 correct = (output.logits.argmax(-1) == batch["labels"])[counted].sum()
                 totals += torch.stack([output.loss.float(), correct.float(), counted.sum().float()])

@@ -176,7 +176,7 @@ class NuggetTrainer(Trainer):
                     self.model,
                     self.dev,
                     self._own(self.dev_rows),
-                    ratio,
+                    {"ratio": ratio},
                     self.collate,
                     self.recipe.optimizer.batch_tokens,
                 )

@@ -1,0 +1,90 @@
+"""The probability gain of single nuggets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from tests.tiny import CORPUS, DECODERS, tiny_model, tiny_tokenizer
+from textnuggets.errors import BackboneError
+from textnuggets.evaluate import probing
+from textnuggets.evaluate.figures import draw_gain_around, draw_gain_by_order
+from textnuggets.evaluate.probing import evaluate_probing, probability_gain
+
+
+def ids(text=CORPUS[0]):
+    return tiny_tokenizer()(text, return_tensors="pt").input_ids[0]
+
+
+def gains(model, text=CORPUS[0], ratio=0.25):
+    with torch.no_grad():
+        return probability_gain(model, ids(text), ids(text), ratio)
+
+
+@pytest.mark.parametrize("family", ["bart", "mbart", "marian", "pegasus"])
+def test_a_decoder_that_ignores_nuggets_gains_exactly_nothing(family):
+    model = tiny_model(family)
+    for layer in model.backbone.model.decoder.layers:
+        layer.encoder_attn.out_proj.weight.data.zero_()
+    found, _ = gains(model)
+    assert found.abs().max() == 0
+
+
+@pytest.mark.parametrize("family", DECODERS)
+def test_one_nugget_at_a_time_is_what_the_model_sees_when_it_has_only_that(family):
+    """Against the model's own forward pass on one nugget, which is what a ratio of one token gives."""
+    model = tiny_model(family)
+    source = ids()
+    found, positions = gains(model, ratio=1 / len(source))
+    assert found.shape == (1, len(source))
+    with torch.no_grad():
+        logits = model(source[None], labels=source[None], ratio=1 / len(source)).logits[0]
+        nothing = model.view.decode(
+            torch.zeros(1, 1, 32), torch.zeros(1, 1, 1, 1), model.view.shift(source[None])
+        )
+        baseline = model.view.project(nothing)[0].softmax(-1)
+    expected = (logits.softmax(-1) - baseline).gather(-1, source[:, None])[:, 0]
+    torch.testing.assert_close(found[0], expected, rtol=0, atol=1e-6)
+    assert len(positions) == 1
+
+
+def test_many_nuggets_in_one_pass_are_the_same_as_one_by_one(copier, monkeypatch):
+    together, positions = gains(copier)
+    monkeypatch.setattr(probing, "ROWS", 1)
+    alone, _ = gains(copier)
+    torch.testing.assert_close(together, alone, rtol=0, atol=1e-6)
+    assert (positions.diff() > 0).all()
+
+
+def test_sums_are_kept_by_order_by_index_and_by_distance():
+    by_order, places = np.zeros((2, probing.SHOWN, 4)), np.zeros((probing.SHOWN, 4), dtype=int)
+    around = np.zeros((2, 2 * probing.REACH + 1))
+    probing._add(np.array([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]]), np.array([0, 2]), by_order, places, around)
+    assert by_order[0, 0].tolist() == [0.1, 0.2, 0.3, 0]
+    assert by_order[1, 1].tolist() == [1, 1, 1, 0]
+    assert places[0].tolist() == [1, 0, 0, 0]
+    assert places[1].tolist() == [0, 0, 1, 0]
+    centre = probing.REACH
+    assert around[0, centre] == pytest.approx(0.1 + 0.6)
+    assert around[0, centre - 2 : centre].tolist() == [0.4, 0.5]
+    assert around[1, centre + 1 : centre + 3].tolist() == [1, 1]
+    assert probing._means(around)[0] is None
+
+
+def test_gains_are_averaged_over_documents_and_drawn(copier, tmp_path):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("\n".join(CORPUS) + "\n")
+    found = evaluate_probing(copier, [str(texts)], documents=5, max_tokens=48, cache=str(tmp_path / "cache"))
+    assert found["documents"] >= 1
+    first = found["by_order"][0]
+    assert max(abs(gain) for gain in first["gain"] if gain is not None) > 0.01  # it makes a difference
+    assert sum(first["positions"]) == first["documents"] == found["documents"]
+    assert "nuggets, r = 0.5" in probing.to_markdown(found)
+    assert len(draw_gain_by_order(found).axes) == 6  # three nuggets, each with where it stands
+    assert len(draw_gain_around([("x", found)]).axes) == 1
+
+
+def test_an_encoder_alone_cannot_be_probed(tmp_path):
+    with pytest.raises(BackboneError, match="no decoder to probe"):
+        evaluate_probing(tiny_model("bert"), ["none"], cache=str(tmp_path))

@@ -1,0 +1,52 @@
+"""As many nuggets as each text needs."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from tests.tiny import CORPUS, tiny_model
+from textnuggets.bulk import encode_to_parquet
+from textnuggets.errors import ConfigError
+from textnuggets.fidelity import LADDER, encode_to_fidelity
+from textnuggets.model.storage import load_nuggets
+from textnuggets.text.documents import Document
+
+UNSEEN = "Cats and dogs read the letter near the bridge, until morning."
+
+
+def test_a_text_gets_the_lowest_ratio_from_which_it_comes_back(copier):
+    for item, text in zip(encode_to_fidelity(copier, CORPUS, 0.95), CORPUS, strict=True):
+        assert item.fidelity >= 0.95
+        assert copier.reconstruct(item.nuggets, num_beams=1) == text or item.fidelity < 1
+        for lower in LADDER[: LADDER.index(item.ratio)]:
+            assert copier.reconstruct(copier.encode(text, ratio=lower), num_beams=1) != text
+
+
+def test_a_text_that_never_does_keeps_what_came_closest(copier):
+    (found,) = encode_to_fidelity(copier, [UNSEEN], 1.0)
+    assert found.fidelity < 1
+    assert found.ratio in LADDER
+
+
+def test_the_figures_are_stored_beside_the_nuggets(copier, tmp_path):
+    documents = [Document(str(i), text) for i, text in enumerate([*CORPUS, ""])]
+    out = tmp_path / "out.parquet"
+    encode_to_parquet(copier, documents, out, name="copier", fidelity=0.95, dtype="float16")
+    frame = pd.read_parquet(out)
+    assert (frame.fidelity >= 0.95).all()
+    assert set(frame.ratio) <= set(LADDER)
+    _, nuggets = load_nuggets(out)
+    assert len(nuggets) == 6
+    assert copier.reconstruct(nuggets[-1]) == ""
+
+
+def test_a_fidelity_that_cannot_be_is_named(copier, tmp_path):
+    with pytest.raises(ConfigError, match="a BLEU in"):
+        encode_to_fidelity(copier, CORPUS, 95)
+    with pytest.raises(ConfigError, match="not both"):
+        encode_to_parquet(copier, [], tmp_path / "a.parquet", name="x", fidelity=0.9, ratio=0.1)
+    with pytest.raises(ConfigError, match="takes no ratio"):
+        encode_to_fidelity(tiny_model(selector="all_tokens"), CORPUS, 0.9)
+    with pytest.raises(ConfigError, match="has no decoder"):
+        encode_to_fidelity(tiny_model("bert"), CORPUS, 0.9)

@@ -1,0 +1,169 @@
+"""What a nugget stands for: the probability gain of exposing it alone (the paper's section 5.3).
+
+g_i^j = p(y_i | y_<i, z_j) - p(y_i | y_<i), teacher-forced, with one nugget z_j exposed at a time. The
+baseline exposes nothing: one vector of zeros takes the place of the nugget, so that cross-attention,
+which has to read something, reads a constant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from textnuggets.errors import BackboneError
+from textnuggets.evaluate.results import draw_documents, provenance
+from textnuggets.model.modeling import NuggetModel
+from textnuggets.model.selection import nugget_count
+from textnuggets.progress import Progress
+from textnuggets.train.recipe import DataRecipe
+
+ROWS = 32  # nuggets exposed in one pass of the decoder, each to a copy of its document
+SHOWN = 13  # nuggets by order, the first of each document, whose curves are kept
+REACH = 64  # tokens to either side of a nugget in the centred curve
+
+
+def probability_gain(model: NuggetModel, ids: Tensor, labels: Tensor, ratio: float) -> tuple[Tensor, Tensor]:
+    """g of one document, `(nuggets, targets)`, and the nuggets' token positions `(nuggets,)`.
+
+    Args:
+        model: A nugget model with a decoder, in evaluation mode.
+        ids: `(n,)` the source's tokens.
+        labels: `(targets,)` the target's.
+        ratio: Compression ratio.
+    """
+    mask = torch.ones_like(ids, dtype=torch.bool)[None]
+    made = model.generate_nuggets(ids[None], mask, nugget_count(mask.sum(-1), ratio))
+    nuggets = made.nuggets[0]  # (k, d)
+    exposed = torch.cat([torch.zeros_like(nuggets[:1]), nuggets])[:, None]  # (1 + k, 1, d), nothing first
+    probabilities = torch.cat(
+        [_target_probabilities(model, part, labels) for part in exposed.split(ROWS)]
+    )  # (1 + k, targets)
+    return probabilities[1:] - probabilities[:1], made.selection.positions[0]
+
+
+def _target_probabilities(model: NuggetModel, exposed: Tensor, labels: Tensor) -> Tensor:
+    """p of every target token with the right ones before it, `(rows, targets)`, one nugget a row."""
+    rows = labels.expand(len(exposed), -1)
+    # Over a single key attention is 1 whatever its bias.
+    bias = torch.zeros(len(exposed), 1, 1, 1, dtype=exposed.dtype, device=exposed.device)
+    states = model.view.decode(exposed, bias, model.view.shift(rows))
+    logits = model.view.project(states).float()
+    chosen = logits.gather(-1, rows[..., None]).squeeze(-1)
+    return (chosen - logits.logsumexp(-1)).exp()
+
+
+def evaluate_probing(
+    model: NuggetModel,
+    sources: Sequence[str],
+    ratio: float | None = None,
+    documents: int = 1000,
+    max_tokens: int = 128,
+    seed: int = 0,
+    cache: str = DataRecipe.cache,
+) -> dict[str, Any]:
+    """Mean probability gain over token index, by the order of the nugget, and around the nugget.
+
+    Args:
+        model: A nugget model trained to autoencode.
+        sources: Corpora, as for training.
+        ratio: Compression ratio; the model's own by default.
+        documents: How many are drawn.
+        max_tokens: Their length at most.
+        seed: Decides which are drawn.
+        cache: Where packed documents are kept.
+    """
+    if not model.view.family.decodes:
+        raise BackboneError(f"a {model.view.config.model_type} backbone has no decoder to probe.")
+    ratio = model.config.ratio if ratio is None else ratio
+    # Documents that nearly fill the length, so that a token index means the same in all of them.
+    corpus, rows = draw_documents(
+        model, sources, max_tokens, documents, seed, ["en"], cache, min_tokens=max_tokens * 3 // 4
+    )
+    by_order = np.zeros((2, SHOWN, max_tokens))  # sums of g, and how many
+    places = np.zeros((SHOWN, max_tokens), dtype=np.int64)  # where the nuggets stand
+    around = np.zeros((2, 2 * REACH + 1))
+    nuggets = 0
+    with model.evaluating(), torch.no_grad(), Progress("probing", total=len(rows)) as progress:
+        for row in rows:
+            example = corpus[row]
+            ids = torch.from_numpy(example.input_ids.astype(np.int64)).to(model.device)
+            labels = torch.from_numpy(example.labels.astype(np.int64)).to(model.device)
+            gains, positions = probability_gain(model, ids, labels, ratio)
+            nuggets += len(positions)
+            _add(gains.cpu().numpy(), positions.cpu().numpy(), by_order, places, around)
+            progress.add(1)
+    return {
+        "question": "probing",
+        "settings": {
+            "ratio": ratio,
+            "max_tokens": max_tokens,
+            "baseline": "a vector of zeros in place of the nugget",
+        },
+        **provenance(sources, seed),
+        "documents": len(rows),
+        "nuggets": nuggets,
+        "by_order": [
+            {
+                "nugget": order + 1,
+                "documents": int(places[order].sum()),
+                "gain": _means(by_order[:, order]),
+                "positions": places[order].tolist(),
+            }
+            for order in range(SHOWN)
+            if places[order].sum()
+        ],
+        "around": {"offsets": list(range(-REACH, REACH + 1)), "gain": _means(around)},
+    }
+
+
+def _add(
+    gains: np.ndarray, positions: np.ndarray, by_order: np.ndarray, places: np.ndarray, around: np.ndarray
+) -> None:
+    """Add one document's gains `(k, targets)` to the sums."""
+    count = gains.shape[1]
+    for order, (gain, position) in enumerate(zip(gains, positions, strict=True)):
+        if order < SHOWN:
+            by_order[0, order, :count] += gain
+            by_order[1, order, :count] += 1
+            places[order, position] += 1
+        offsets = np.arange(count) - position
+        near = np.abs(offsets) <= REACH
+        around[0, offsets[near] + REACH] += gain[near]
+        around[1, offsets[near] + REACH] += 1
+
+
+def _means(sums: np.ndarray) -> list[float | None]:
+    """Means of `(2, n)` sums and counts; None where there is nothing."""
+    return [float(total / count) if count else None for total, count in sums.T]
+
+
+def before_and_after(results: dict[str, Any], reach: int = 20) -> tuple[float, float]:
+    """The mean gain over the tokens up to a nugget, itself included, and over as many after it."""
+    gain = dict(zip(results["around"]["offsets"], results["around"]["gain"], strict=True))
+    before = [gain[i] for i in range(-reach + 1, 1) if gain[i] is not None]
+    after = [gain[i] for i in range(1, reach + 1) if gain[i] is not None]
+    return float(np.mean(before)), float(np.mean(after))
+
+
+def to_markdown(results: dict[str, Any]) -> str:
+    """Where the gain lies, in short."""
+    before, after = before_and_after(results)
+    rows = ["| nugget | documents | mean position | largest gain | at token |", "|---|---|---|---|---|"]
+    for item in results["by_order"]:
+        known = [(gain, index) for index, gain in enumerate(item["gain"]) if gain is not None]
+        largest, index = max(known)
+        count = sum(item["positions"])
+        mean = sum(i * n for i, n in enumerate(item["positions"])) / count
+        rows.append(f"| {item['nugget']} | {item['documents']:,} | {mean:.1f} | {largest:.3f} | {index} |")
+    settings, data = results["settings"], ", ".join(item["source"] for item in results["data"])
+    rows += [
+        "",
+        f"Mean gain over the 20 tokens up to a nugget: {before:.4f}; over the 20 after it: {after:.4f}. "
+        f"{data}: {results['documents']:,} documents of up to {settings['max_tokens']} tokens, "
+        f"{results['nuggets']:,} nuggets, r = {settings['ratio']:g}; the baseline is {settings['baseline']}.",
+    ]
+    return "\n".join(rows) + "\n"

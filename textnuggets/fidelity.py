@@ -1,0 +1,83 @@
+"""As many nuggets as a text needs: raised until its own reconstruction is as faithful as asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from textnuggets.config import check_ratio
+from textnuggets.errors import ConfigError, MissingExtraError
+from textnuggets.model.modeling import NuggetModel
+from textnuggets.model.nuggets import Nuggets
+from textnuggets.progress import Progress
+
+LADDER = (0.05, 0.1, 0.15, 0.2, 0.25, 0.35, 0.5, 0.75, 1.0)
+BY_RULE = ("all_tokens", "sentence_boundary", "mean")  # selectors that take no ratio
+
+
+class Faithful(NamedTuple):
+    """A text's nuggets, the ratio they were taken at, and how well they decode."""
+
+    nuggets: Nuggets
+    ratio: float
+    fidelity: float
+    """Sentence BLEU of the greedy reconstruction, from 0 to 1."""
+
+
+def encode_to_fidelity(
+    model: NuggetModel,
+    texts: Sequence[str],
+    fidelity: float,
+    batch_size: int = 32,
+    dtype: str = "float32",
+    progress: Progress | None = None,
+) -> list[Faithful]:
+    """Encode each text at the lowest ratio of a ladder from which it comes back faithfully enough.
+
+    A text that never does keeps the nuggets that came closest.
+
+    Args:
+        model: A nugget model with a decoder.
+        texts: The texts.
+        fidelity: The BLEU to reach, from 0 to 1.
+        batch_size: Windows that go through the model together.
+        dtype: Of the vectors; what is stored is what is measured.
+        progress: Told of each text that is done.
+    """
+    check_fidelity(model, fidelity)
+    try:
+        from sacrebleu.metrics.bleu import BLEU
+    except ImportError as error:
+        raise MissingExtraError("sacrebleu", "evaluate", "a fidelity") from error
+    bleu = BLEU(effective_order=True)  # what sacrebleu recommends for single sentences
+    best: dict[int, Faithful] = {}
+    pending = list(range(len(texts)))
+    for ratio in LADDER:
+        if not pending:
+            break
+        nuggets = model.encode([texts[i] for i in pending], ratio=ratio, batch_size=batch_size, dtype=dtype)
+        decoded = model.reconstruct(nuggets, num_beams=1, batch_size=batch_size)
+        for i, item, text in zip(pending, nuggets, decoded, strict=True):
+            score = 1.0 if text == texts[i] else bleu.sentence_score(text, [texts[i]]).score / 100
+            if i not in best or score > best[i].fidelity:
+                best[i] = Faithful(item, ratio, score)
+        left = [i for i in pending if best[i].fidelity < fidelity]
+        if progress is not None:
+            progress.add(len(pending) - len(left) if ratio < LADDER[-1] else len(pending))
+        pending = left
+    return [best[i] for i in range(len(texts))]
+
+
+def check_fidelity(model: NuggetModel, fidelity: float) -> float:
+    """Whether a fidelity can be asked of a model, before anything is encoded."""
+    try:
+        check_ratio(fidelity)
+    except ConfigError as error:
+        raise ConfigError(f"fidelity is a BLEU in (0, 1], got {fidelity!r}.") from error
+    if not model.view.family.decodes:
+        raise ConfigError(
+            f"a {model.view.config.model_type} backbone has no decoder to measure fidelity with."
+        )
+    if model.config.selector in BY_RULE:
+        raise ConfigError(f"the selector {model.config.selector!r} takes no ratio that could be raised.")
+    return fidelity

@@ -1,0 +1,26 @@
+"""python -m tools.curve RUN OUT: keep a run's metrics.jsonl and draw its learning curves."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from pathlib import Path
+
+from textnuggets.evaluate.figures import draw_learning, save_figure
+
+
+def main() -> None:
+    """Copy the metrics and draw them."""
+    parser = argparse.ArgumentParser(prog="python -m tools.curve", description=__doc__)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("out", type=Path)
+    chosen = parser.parse_args()
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    lines = (chosen.run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    save_figure(draw_learning([json.loads(line) for line in lines]), chosen.out / "learning")
+    shutil.copy(chosen.run / "metrics.jsonl", chosen.out / "metrics.jsonl")
+
+
+if __name__ == "__main__":
+    main()
