@@ -14,6 +14,7 @@ ORDER = (
     "encode-vs-sentence-transformers",
     "reconstruct-vs-generate",
     "encode-memory",
+    "train-vs-seq2seq",
 )
 
 
