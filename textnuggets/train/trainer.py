@@ -226,8 +226,13 @@ class NuggetTrainer(Trainer):
     def _fill_best(self, folder: Path) -> None:
         self.save_model(str(folder), _internal_call=True)
         if self.is_world_process_zero():
-            (folder / "training_args.bin").unlink(missing_ok=True)  # a pickle, which nobody needs
+            self._drop_pickle(folder)
             (folder / "recipe.toml").write_text(self.recipe.to_toml(), encoding="utf-8")
+
+    @staticmethod
+    def _drop_pickle(folder: Path) -> None:
+        """The Trainer pickles its arguments into every folder; nothing here reads them."""
+        (folder / "training_args.bin").unlink(missing_ok=True)
 
     # ---------------------------------------------------------------- checkpoints
 
@@ -242,6 +247,7 @@ class NuggetTrainer(Trainer):
         def fill(folder: Path) -> None:
             save(model, trial)
             if self.is_world_process_zero():
+                self._drop_pickle(folder)
                 self.report.save_state(folder / STATE, self.recipe)
 
         name = f"{checkpoints.PREFIX}{step}"
