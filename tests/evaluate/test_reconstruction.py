@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from tests.tiny import CORPUS
+from textnuggets.bulk import fingerprint
 from textnuggets.evaluate.reconstruction import evaluate_reconstruction
 
 
@@ -67,6 +68,8 @@ def test_results_hold_what_it_takes_to_believe_them(copier, texts, tmp_path):
     assert len(found["data"][0]["sha256"]) == 64
     assert {"textnuggets", "torch", "transformers", "sacrebleu"} <= found["versions"].keys()
     assert found["seed"] == 0
+    assert found["model"]["weights"] == fingerprint(copier)
+    assert found["model"]["selector"] == "learned"
 
 
 def test_the_command_writes_results_and_names_bad_input(copier_folder, texts, tmp_path):

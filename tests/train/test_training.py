@@ -17,6 +17,7 @@ import torch
 from transformers import set_seed
 
 import textnuggets
+from tests.tiny import CORPUS
 from tests.train.setting import losses, make_setting, read_metrics
 from textnuggets.errors import ConfigError, InputError
 from textnuggets.train import checkpoints
@@ -112,9 +113,21 @@ def test_the_dev_loss_is_exact_whatever_the_training_samples(recipe, tmp_path):
     assert losses(tmp_path / "sampled")[1] != losses(tmp_path / "whole")[1]
 
 
-def test_hidden_decoder_input_makes_the_task_harder(recipe, tmp_path):
-    """The tiny copier knows its corpus; blindfolded, it has the nuggets alone."""
-    train(read_recipe(recipe, ["optimizer.steps=6", "objective.hide=0.9"]), tmp_path / "hidden")
+def test_hidden_tokens_are_ordinary_ones_of_the_share_asked_for(recipe):
+    trainer = NuggetTrainer.__new__(NuggetTrainer)
+    trainer.recipe = read_recipe(recipe, ["objective.hide=0.5"])
+    trainer.nugget_model = model = build_model(trainer.recipe)
+    labels = model.tokenizer([" ".join(CORPUS)] * 20, return_tensors="pt").input_ids
+    shown, hidden = model.view.shift(labels), trainer._hide(labels)
+    special = torch.isin(shown, torch.tensor(model.tokenizer.all_special_ids))
+    assert hidden[special].equal(shown[special])
+    made_unknown = hidden[~special] == model.tokenizer.unk_token_id
+    assert 0.4 < made_unknown.float().mean() < 0.6
+    assert hidden[~special][~made_unknown].equal(shown[~special][~made_unknown])
+
+
+def test_training_learns_with_hidden_decoder_input(recipe, tmp_path):
+    train(read_recipe(recipe, ["optimizer.steps=6", "objective.hide=0.5"]), tmp_path / "hidden")
     assert losses(tmp_path / "hidden")[6] < losses(tmp_path / "hidden")[1]
 
 

@@ -127,7 +127,7 @@ def evaluate_preferences(
     return {
         "question": "preferences",
         "settings": {"ratio": ratio, "max_tokens": max_tokens, "language": language, "rare": RARE},
-        **provenance(sources, seed),
+        **provenance(model, sources, seed),
         "documents": len(rows),
         "tokens": tokens,
         "nuggets": nuggets,

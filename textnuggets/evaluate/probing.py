@@ -103,7 +103,7 @@ def evaluate_probing(
             "max_tokens": max_tokens,
             "baseline": "a vector of zeros in place of the nugget",
         },
-        **provenance(sources, seed),
+        **provenance(model, sources, seed),
         "documents": len(rows),
         "nuggets": nuggets,
         "by_order": [

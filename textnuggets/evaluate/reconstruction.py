@@ -80,7 +80,7 @@ def evaluate_reconstruction(
     return {
         "question": "reconstruction",
         "settings": {"beams": beams, "languages": list(languages), "bleu": str(bleu.get_signature())},
-        **provenance(sources, seed),
+        **provenance(model, sources, seed),
         "results": [asdict(item) for item in found],
     }
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from textnuggets import __version__
+from textnuggets.bulk import fingerprint
 from textnuggets.files import replacing
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.text.corpora import check_source
@@ -21,10 +22,17 @@ from textnuggets.train.data import PackedCorpus, load_corpus, tokenizers_of
 from textnuggets.train.recipe import DataRecipe, ObjectiveRecipe, Recipe
 
 
-def provenance(sources: Sequence[str], seed: int) -> dict[str, Any]:
-    """What figures depend on besides the model and its settings."""
+def provenance(model: NuggetModel, sources: Sequence[str], seed: int) -> dict[str, Any]:
+    """What figures depend on besides the settings: the model's weights, the data, the versions."""
     packages = ("torch", "transformers", "tokenizers", "sacrebleu")
+    settings = ("scorer_layer", "selector", "residual", "feedback", "window")
     return {
+        "model": {
+            "backbone": model.view.config.model_type,
+            "weights": fingerprint(model),
+            "parameters": model.num_parameters(),
+            **{key: getattr(model.config, key) for key in settings},
+        },
         "data": [describe_source(source) for source in sources],
         "seed": seed,
         "versions": {
