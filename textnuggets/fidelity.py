@@ -45,27 +45,37 @@ def encode_to_fidelity(
         progress: Told of each text that is done.
     """
     check_fidelity(model, fidelity)
-    try:
-        from sacrebleu.metrics.bleu import BLEU
-    except ImportError as error:
-        raise MissingExtraError("sacrebleu", "evaluate", "a fidelity") from error
-    bleu = BLEU(effective_order=True)  # what sacrebleu recommends for single sentences
     best: dict[int, Faithful] = {}
     pending = list(range(len(texts)))
     for ratio in LADDER:
         if not pending:
             break
-        nuggets = model.encode([texts[i] for i in pending], ratio=ratio, batch_size=batch_size, dtype=dtype)
-        decoded = model.reconstruct(nuggets, num_beams=1, batch_size=batch_size)
-        for i, item, text in zip(pending, nuggets, decoded, strict=True):
-            score = 1.0 if text == texts[i] else bleu.sentence_score(text, [texts[i]]).score / 100
-            if i not in best or score > best[i].fidelity:
-                best[i] = Faithful(item, ratio, score)
+        found = encode_and_measure(model, [texts[i] for i in pending], ratio, batch_size, dtype)
+        for i, item in zip(pending, found, strict=True):
+            if i not in best or item.fidelity > best[i].fidelity:
+                best[i] = item
         left = [i for i in pending if best[i].fidelity < fidelity]
         if progress is not None:
             progress.add(len(pending) - len(left) if ratio < LADDER[-1] else len(pending))
         pending = left
     return [best[i] for i in range(len(texts))]
+
+
+def encode_and_measure(
+    model: NuggetModel, texts: Sequence[str], ratio: float, batch_size: int = 32, dtype: str = "float32"
+) -> list[Faithful]:
+    """Encode texts at one ratio, decode them greedily and compare."""
+    try:
+        from sacrebleu.metrics.bleu import BLEU
+    except ImportError as error:
+        raise MissingExtraError("sacrebleu", "evaluate", "a fidelity") from error
+    bleu = BLEU(effective_order=True)  # what sacrebleu recommends for single sentences
+    nuggets = model.encode(list(texts), ratio=ratio, batch_size=batch_size, dtype=dtype)
+    decoded = model.reconstruct(nuggets, num_beams=1, batch_size=batch_size)
+    return [
+        Faithful(item, ratio, 1.0 if back == text else bleu.sentence_score(back, [text]).score / 100)
+        for item, text, back in zip(nuggets, texts, decoded, strict=True)
+    ]
 
 
 def check_fidelity(model: NuggetModel, fidelity: float) -> float:

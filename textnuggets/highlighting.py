@@ -96,8 +96,13 @@ def to_plain(pieces: list[Piece]) -> str:
 
 def to_html(texts: list[list[Piece]], title: str, remark: str) -> str:
     """A self-contained page, light or dark as the reader prefers; scores show on hovering."""
-    paragraphs = "\n".join(f"<p>{''.join(map(_html_piece, pieces))}</p>" for pieces in texts)
-    return PAGE.format(title=escape(title), remark=escape(remark), paragraphs=paragraphs)
+    paragraphs = "\n".join(map(to_paragraph, texts))
+    return PAGE.format(title=escape(title), remark=escape(remark), paragraphs=paragraphs, style=STYLE)
+
+
+def to_paragraph(pieces: list[Piece]) -> str:
+    """One text as a paragraph of HTML, to be styled by `STYLE`."""
+    return f'<p class="highlighted">{"".join(map(_html_piece, pieces))}</p>'
 
 
 def _html_piece(piece: Piece) -> str:
@@ -114,6 +119,15 @@ def _grey(piece: Piece) -> int:
     return round(LIGHTEST * (1 - piece.shade))
 
 
+STYLE = """
+:root { color-scheme: light dark; --paper: #fff; --green: #9f9; }
+@media (prefers-color-scheme: dark) { :root { --paper: #16181c; --green: #1d6b32; } }
+.highlighted { font: 18px/1.7 Georgia, serif; white-space: pre-wrap; overflow-wrap: anywhere; padding: .8em 1em;
+  border: 1px solid color-mix(in srgb, CanvasText 25%, var(--paper)); }
+.t, .n { color: color-mix(in srgb, CanvasText calc(35% + 65% * var(--shade)), var(--paper)); }
+mark { background: var(--green); border-radius: 3px; padding: 0 1px; }
+.s { font: 12px ui-monospace, monospace; margin-left: .3em; padding: 1px 3px; }
+"""
 PAGE = """\
 <!doctype html>
 <html lang="en">
@@ -121,15 +135,9 @@ PAGE = """\
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>
-<style>
-:root {{ color-scheme: light dark; --paper: #fff; --green: #9f9; }}
-@media (prefers-color-scheme: dark) {{ :root {{ --paper: #16181c; --green: #1d6b32; }} }}
-body {{ font: 18px/1.7 Georgia, serif; max-width: 42em; margin: 3em auto; padding: 0 1em; background: var(--paper); color: color-mix(in srgb, currentColor 60%, var(--paper)); }}
-h1 {{ font: 600 22px/1.3 system-ui, sans-serif; color: CanvasText; }}
-p {{ white-space: pre-wrap; overflow-wrap: anywhere; border: 1px solid color-mix(in srgb, CanvasText 25%, var(--paper)); padding: .8em 1em; }}
-.t, .n {{ color: color-mix(in srgb, CanvasText calc(35% + 65% * var(--shade)), var(--paper)); }}
-mark {{ background: var(--green); border-radius: 3px; padding: 0 1px; }}
-.s {{ font: 12px ui-monospace, monospace; margin-left: .3em; padding: 1px 3px; }}
+<style>{style}
+body {{ max-width: 42em; margin: 3em auto; padding: 0 1em; background: var(--paper); }}
+h1 {{ font: 600 22px/1.3 system-ui, sans-serif; }}
 footer {{ font: 14px/1.5 system-ui, sans-serif; }}
 </style>
 </head>

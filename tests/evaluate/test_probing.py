@@ -75,14 +75,18 @@ def test_sums_are_kept_by_order_by_index_and_by_distance():
 def test_gains_are_averaged_over_documents_and_drawn(copier, tmp_path):
     texts = tmp_path / "texts.txt"
     texts.write_text("\n".join(CORPUS) + "\n")
-    found = evaluate_probing(copier, [str(texts)], documents=5, max_tokens=48, cache=str(tmp_path / "cache"))
-    assert found["documents"] >= 1
-    first = found["by_order"][0]
+    found = evaluate_probing(
+        copier, [str(texts)], documents=5, lengths=[32, 48], cache=str(tmp_path / "cache")
+    )
+    assert [part["max_tokens"] for part in found["results"]] == [32, 48]
+    part = found["results"][1]
+    assert part["documents"] >= 1
+    first = part["by_order"][0]
     assert max(abs(gain) for gain in first["gain"] if gain is not None) > 0.01  # it makes a difference
-    assert sum(first["positions"]) == first["documents"] == found["documents"]
-    assert "nuggets, r = 0.5" in probing.to_markdown(found)
-    assert len(draw_gain_by_order(found).axes) == 6  # three nuggets, each with where it stands
-    assert len(draw_gain_around([("x", found)]).axes) == 1
+    assert sum(first["positions"]) == first["documents"] == part["documents"]
+    assert "r = 0.5" in probing.to_markdown(found)
+    assert len(draw_gain_by_order(part).axes) == 6  # three nuggets, each with where it stands
+    assert len(draw_gain_around(found).axes[0].lines) == 2 + 2  # a curve for each length, and the axes' zeros
 
 
 def test_an_encoder_alone_cannot_be_probed(tmp_path):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import asdict
 
 import pytest
 
 from textnuggets.errors import InputError
 from textnuggets.evaluate.claims import check_claims
 from textnuggets.evaluate.report import make_report, table_to_html
+from textnuggets.highlighting import Piece
 
 ABOUT = {"data": [{"source": "dev.txt"}], "seed": 0, "versions": {"torch": "2"}}
 
@@ -31,13 +33,22 @@ def preferences(punctuation=0.6, beginning=0.0):
     ]
     return {
         "question": "preferences",
-        "settings": {"ratio": 0.1, "max_tokens": 128},
+        "settings": {"ratio": 0.1, "max_tokens": 128, "language": "en"},
         **ABOUT,
         "documents": 10,
         "tokens": 1000,
         "nuggets": 100,
         "groups": groups,
-        "types": [],
+        "types": [
+            {
+                "token": "\u2581the",
+                "in_text": 50,
+                "share_in_text": 0.05,
+                "share_of_nuggets": 0.01,
+                "preference": 0.2,
+            }
+        ],
+        "examples": [[asdict(Piece("A <b>")), asdict(Piece(",", 1.5, 1.0, is_nugget=True))]],
     }
 
 
@@ -56,12 +67,12 @@ def probing(before, after):
     orders = [{"nugget": 1, "documents": 1, "gain": [0.1, None], "positions": [1, 0]}]
     return {
         "question": "probing",
-        "settings": {"ratio": 0.1, "max_tokens": 128, "baseline": "zeros"},
+        "settings": {"ratio": 0.1, "baseline": "zeros"},
         **ABOUT,
-        "documents": 10,
-        "nuggets": 100,
-        "by_order": orders,
-        "around": {"offsets": offsets, "gain": gain},
+        "results": [
+            {"max_tokens": 128, "documents": 10, "nuggets": 100, "by_order": orders}
+            | {"around": {"offsets": offsets, "gain": gain}}
+        ],
     }
 
 
@@ -70,8 +81,14 @@ def verdicts(*results):
 
 
 def test_claims_are_judged_by_their_figures():
-    assert verdicts(preferences()) == ["yes", "partly", "yes", "yes"]
-    assert verdicts(preferences(punctuation=0.05, beginning=0.005)) == ["no", "partly", "partly", "yes"]
+    assert verdicts(preferences()) == ["yes", "partly", "yes", "yes", "yes"]
+    assert verdicts(preferences(punctuation=0.05, beginning=0.005)) == [
+        "no",
+        "partly",
+        "yes",
+        "partly",
+        "yes",
+    ]
     assert verdicts(reconstruction(a=90.0, b=99.0, c=99.5)) == ["yes", "yes"]
     assert verdicts(reconstruction(a=30.0, b=50.0, c=80.0)) == ["partly", "no"]
     assert verdicts(reconstruction(a=30.0, b=32.0, c=80.0)) == ["no", "no"]
@@ -98,6 +115,8 @@ def test_the_page_holds_every_result_and_nothing_from_elsewhere(tmp_path):
         "data:image/png;base64,",
         "<strong>yes</strong>",
         "dev.txt",
+        "A &lt;b&gt;<mark",
+        "5.0% of the text, 1.0% of nuggets",
     ):
         assert words in page
     assert "http" not in page

@@ -23,6 +23,7 @@ Data = Annotated[list[str], typer.Argument(help="Corpora, as 'train' reads them.
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for results, table and figure.")]
 Ratio = Annotated[float | None, typer.Option(help="Compression ratio; the model's own by default.")]
 Documents = Annotated[int, typer.Option(min=1, help="How many documents are drawn.")]
+Lengths = Annotated[str, typer.Option(help="The most tokens of a document; several with commas between.")]
 Seed = Annotated[int, typer.Option(min=0, help="Decides which documents are drawn.")]
 
 
@@ -41,7 +42,7 @@ def reconstruction(
     ] = "0,0.05,0.1,0.15,0.25,0.5",
     beams: Annotated[int, typer.Option(min=1, help="Beam width; the paper's is 5.")] = 5,
     documents: Documents = 200,
-    lengths: Annotated[str, typer.Option(help="The most tokens of a document.")] = "128",
+    lengths: Lengths = "128",
     languages: Annotated[
         str, typer.Option(help="Of the texts; source,target for a translation model.")
     ] = "en",
@@ -93,22 +94,42 @@ def probing(
     out: Out,
     ratio: Ratio = None,
     documents: Documents = 1000,
-    max_tokens: Annotated[int, typer.Option(min=8, help="The most tokens of a document.")] = 128,
+    lengths: Lengths = "128",
     seed: Seed = 0,
 ) -> None:
     """What a nugget stands for: the probability gain of the text when it alone is exposed."""
+    sizes = _numbers("--lengths", lengths, int)
     loaded = _prepare(model, data, out, [] if ratio is None else [ratio])
 
     from textnuggets.evaluate.figures import draw_gain_around, draw_gain_by_order
-    from textnuggets.evaluate.probing import evaluate_probing, to_markdown
+    from textnuggets.evaluate.probing import SHOWN, evaluate_probing, to_markdown
 
-    results = evaluate_probing(loaded, data, ratio, documents, max_tokens, seed)
-    figures = {
-        "": draw_gain_by_order(results),
-        "-all": draw_gain_by_order(results, range(1, 14)),
-        "-around": draw_gain_around([(f"up to {max_tokens} tokens", results)]),
-    }
+    results = evaluate_probing(loaded, data, ratio, documents, sizes, seed)
+    figures = {"": draw_gain_around(results)}
+    for found in results["results"]:
+        figures[f"-{found['max_tokens']}"] = draw_gain_by_order(found)
+        figures[f"-{found['max_tokens']}-all"] = draw_gain_by_order(found, range(1, SHOWN + 1))
     _write(out, "probing", results, to_markdown(results), figures)
+
+
+@app.command()
+def fidelity(
+    model: Model,
+    data: Data,
+    out: Out,
+    fidelity: Annotated[float, typer.Option(help="The BLEU each document is to reach, from 0 to 1.")] = 0.95,
+    documents: Documents = 200,
+    max_tokens: Annotated[int, typer.Option(min=8, help="The most tokens of a document.")] = 128,
+    seed: Seed = 0,
+) -> None:
+    """How many vectors 'encode --fidelity' saves against one ratio for all documents."""
+    loaded = _prepare(model, data, out, [fidelity])
+
+    from textnuggets.evaluate.fidelity import evaluate_fidelity, to_markdown
+    from textnuggets.evaluate.figures import draw_fidelity
+
+    results = evaluate_fidelity(loaded, data, fidelity, documents, max_tokens, seed)
+    _write(out, "fidelity", results, to_markdown(results), {"": draw_fidelity(results)})
 
 
 def _numbers(option: str, text: str, kind: type) -> list[float]:

@@ -62,6 +62,20 @@ def draw_reconstruction(results: Sequence[tuple[str, dict[str, Any]]]) -> Figure
     return figure
 
 
+def draw_fidelity(results: dict[str, Any]) -> Figure:
+    """Mean fidelity against vectors a token, one ratio for all; and where a ratio for each document comes out."""
+    figure, axes = _figure()
+    tokens, each = results["tokens"], results["each"]
+    fixed = [(item["vectors"] / tokens, item["fidelity"]) for item in results["fixed"]]
+    axes.plot(*zip(*fixed, strict=True), marker="o", markersize=4, color=GREY, label="one ratio for all")
+    axes.plot(each["vectors"] / tokens, each["fidelity"], "*", markersize=12, color=RED,
+              label=f"as many as needed for {results['settings']['fidelity']:g}")  # fmt: skip
+    axes.set(xlabel="vectors a token", ylabel="mean fidelity", ylim=(0, 1.02), xlim=(0, None))
+    axes.grid(axis="y", color="#e6e6e6")
+    axes.legend(frameon=False)
+    return figure
+
+
 def draw_preferences(results: dict[str, Any], count: int = 6) -> Figure:
     """The most frequent nuggets: their share of the nuggets beside that in the text."""
     figure, axes = _figure()
@@ -83,9 +97,9 @@ def draw_preferences(results: dict[str, Any], count: int = 6) -> Figure:
     return figure
 
 
-def draw_gain_by_order(results: dict[str, Any], orders: Sequence[int] = CHOSEN) -> Figure:
-    """Probability gain over the text for single nuggets, with where these nuggets stand."""
-    shown = [item for item in results["by_order"] if item["nugget"] in orders]
+def draw_gain_by_order(found: dict[str, Any], orders: Sequence[int] = CHOSEN) -> Figure:
+    """Probability gain over texts of one length for single nuggets, with where these nuggets stand."""
+    shown = [item for item in found["by_order"] if item["nugget"] in orders]
     figure = Figure(figsize=(6.0, 1.7 * max(1, len(shown))), layout="constrained")
     for number, item in enumerate(shown):
         axes = figure.add_subplot(len(shown), 1, number + 1)
@@ -105,12 +119,12 @@ def draw_gain_by_order(results: dict[str, Any], orders: Sequence[int] = CHOSEN) 
     return figure
 
 
-def draw_gain_around(results: Sequence[tuple[str, dict[str, Any]]]) -> Figure:
-    """Probability gain around the nugget, a curve for each named result."""
+def draw_gain_around(results: dict[str, Any]) -> Figure:
+    """Probability gain around the nugget, a curve for each length."""
     figure, axes = _figure()
-    for name, found in results:
-        around = found["around"]
-        axes.plot(around["offsets"], [_nan(value) for value in around["gain"]], label=name)
+    for found in results["results"]:
+        gain = [_nan(value) for value in found["around"]["gain"]]
+        axes.plot(found["around"]["offsets"], gain, label=f"up to {found['max_tokens']} tokens")
     axes.axvline(0, color=GREY, linewidth=0.8)
     axes.axhline(0, color=GREY, linewidth=0.8)
     axes.set(xlabel="tokens from the nugget", ylabel="probability gain")

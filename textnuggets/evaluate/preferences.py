@@ -5,12 +5,14 @@ from __future__ import annotations
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import torch
 
 from textnuggets.errors import ConfigError
 from textnuggets.evaluate.results import draw_documents, provenance
+from textnuggets.highlighting import highlight
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.selection import nugget_count
 from textnuggets.progress import Progress
@@ -18,6 +20,7 @@ from textnuggets.train.batching import Collator
 from textnuggets.train.recipe import DataRecipe
 
 BATCH = 32
+EXAMPLES = 3  # documents that are kept with their tokens' scores, to be looked at
 RARE = 20  # types that occur less often are neither favoured nor avoided: too little is known
 GROUPS = ("beginning", "end", "punctuation", "conjunctions", "prepositions", "rest")
 # Closed classes, the common ones; what is not listed is in the rest.
@@ -133,6 +136,10 @@ def evaluate_preferences(
         "nuggets": nuggets,
         "groups": groups,
         "types": types,
+        "examples": [
+            [asdict(piece) for piece in highlight(model, text, ratio)]
+            for text, _ in corpus.texts(rows[:EXAMPLES])
+        ],
     }
 
 

@@ -19,6 +19,7 @@ from textnuggets.evaluate.results import draw_documents, provenance
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.selection import nugget_count
 from textnuggets.progress import Progress
+from textnuggets.train.data import PackedCorpus
 from textnuggets.train.recipe import DataRecipe
 
 ROWS = 32  # nuggets exposed in one pass of the decoder, each to a copy of its document
@@ -61,7 +62,7 @@ def evaluate_probing(
     sources: Sequence[str],
     ratio: float | None = None,
     documents: int = 1000,
-    max_tokens: int = 128,
+    lengths: Sequence[int] = (128,),
     seed: int = 0,
     cache: str = DataRecipe.cache,
 ) -> dict[str, Any]:
@@ -71,23 +72,44 @@ def evaluate_probing(
         model: A nugget model trained to autoencode.
         sources: Corpora, as for training.
         ratio: Compression ratio; the model's own by default.
-        documents: How many are drawn.
-        max_tokens: Their length at most.
+        documents: How many are drawn of each length.
+        lengths: How many tokens the documents have at most.
         seed: Decides which are drawn.
         cache: Where packed documents are kept.
     """
     if not model.view.family.decodes:
         raise BackboneError(f"a {model.view.config.model_type} backbone has no decoder to probe.")
     ratio = model.config.ratio if ratio is None else ratio
-    # Documents that nearly fill the length, so that a token index means the same in all of them.
-    corpus, rows = draw_documents(
-        model, sources, max_tokens, documents, seed, ["en"], cache, min_tokens=max_tokens * 3 // 4
-    )
-    by_order = np.zeros((2, SHOWN, max_tokens))  # sums of g, and how many
-    places = np.zeros((SHOWN, max_tokens), dtype=np.int64)  # where the nuggets stand
+    found = []
+    with Progress("probing", total=len(lengths) * documents) as progress:
+        for length in lengths:
+            # Documents that nearly fill the length, so that a token index means the same in all of them.
+            corpus, rows = draw_documents(
+                model, sources, length, documents, seed, ["en"], cache, min_tokens=length * 3 // 4
+            )
+            found.append(_probe(model, corpus, rows, ratio, length, progress))
+    return {
+        "question": "probing",
+        "settings": {"ratio": ratio, "baseline": "a vector of zeros in place of the nugget"},
+        **provenance(model, sources, seed),
+        "results": found,
+    }
+
+
+def _probe(
+    model: NuggetModel,
+    corpus: PackedCorpus,
+    rows: Sequence[int],
+    ratio: float,
+    length: int,
+    progress: Progress,
+) -> dict[str, Any]:
+    """The curves of documents of one length."""
+    by_order = np.zeros((2, SHOWN, length))  # sums of g, and how many
+    places = np.zeros((SHOWN, length), dtype=np.int64)  # where the nuggets stand
     around = np.zeros((2, 2 * REACH + 1))
     nuggets = 0
-    with model.evaluating(), torch.no_grad(), Progress("probing", total=len(rows)) as progress:
+    with model.evaluating(), torch.no_grad():
         for row in rows:
             example = corpus[row]
             ids = torch.from_numpy(example.input_ids.astype(np.int64)).to(model.device)
@@ -97,13 +119,7 @@ def evaluate_probing(
             _add(gains.cpu().numpy(), positions.cpu().numpy(), by_order, places, around)
             progress.add(1)
     return {
-        "question": "probing",
-        "settings": {
-            "ratio": ratio,
-            "max_tokens": max_tokens,
-            "baseline": "a vector of zeros in place of the nugget",
-        },
-        **provenance(model, sources, seed),
+        "max_tokens": length,
         "documents": len(rows),
         "nuggets": nuggets,
         "by_order": [
@@ -141,9 +157,9 @@ def _means(sums: np.ndarray) -> list[float | None]:
     return [float(total / count) if count else None for total, count in sums.T]
 
 
-def before_and_after(results: dict[str, Any], reach: int = 20) -> tuple[float, float]:
+def before_and_after(found: dict[str, Any], reach: int = 20) -> tuple[float, float]:
     """The mean gain over the tokens up to a nugget, itself included, and over as many after it."""
-    gain = dict(zip(results["around"]["offsets"], results["around"]["gain"], strict=True))
+    gain = dict(zip(found["around"]["offsets"], found["around"]["gain"], strict=True))
     before = [gain[i] for i in range(-reach + 1, 1) if gain[i] is not None]
     after = [gain[i] for i in range(1, reach + 1) if gain[i] is not None]
     return float(np.mean(before)), float(np.mean(after))
@@ -151,19 +167,24 @@ def before_and_after(results: dict[str, Any], reach: int = 20) -> tuple[float, f
 
 def to_markdown(results: dict[str, Any]) -> str:
     """Where the gain lies, in short."""
-    before, after = before_and_after(results)
-    rows = ["| nugget | documents | mean position | largest gain | at token |", "|---|---|---|---|---|"]
-    for item in results["by_order"]:
-        known = [(gain, index) for index, gain in enumerate(item["gain"]) if gain is not None]
-        largest, index = max(known)
-        count = sum(item["positions"])
-        mean = sum(i * n for i, n in enumerate(item["positions"])) / count
-        rows.append(f"| {item['nugget']} | {item['documents']:,} | {mean:.1f} | {largest:.3f} | {index} |")
+    lines = []
+    for found in results["results"]:
+        before, after = before_and_after(found)
+        lines += ["| nugget | documents | mean position | largest gain | at token |", "|---|---|---|---|---|"]
+        for item in found["by_order"]:
+            known = [(gain, index) for index, gain in enumerate(item["gain"]) if gain is not None]
+            largest, index = max(known)
+            count = sum(item["positions"])
+            mean = sum(i * n for i, n in enumerate(item["positions"])) / count
+            lines.append(
+                f"| {item['nugget']} | {item['documents']:,} | {mean:.1f} | {largest:.3f} | {index} |"
+            )
+        lines += [
+            "",
+            f"{found['documents']:,} documents of up to {found['max_tokens']} tokens, {found['nuggets']:,} nuggets. "
+            f"Mean gain over the 20 tokens up to a nugget: {before:.4f}; over the 20 after it: {after:.4f}.",
+            "",
+        ]
     settings, data = results["settings"], ", ".join(item["source"] for item in results["data"])
-    rows += [
-        "",
-        f"Mean gain over the 20 tokens up to a nugget: {before:.4f}; over the 20 after it: {after:.4f}. "
-        f"{data}: {results['documents']:,} documents of up to {settings['max_tokens']} tokens, "
-        f"{results['nuggets']:,} nuggets, r = {settings['ratio']:g}; the baseline is {settings['baseline']}.",
-    ]
-    return "\n".join(rows) + "\n"
+    lines.append(f"{data}, r = {settings['ratio']:g}; the baseline is {settings['baseline']}.")
+    return "\n".join(lines) + "\n"

@@ -9,33 +9,34 @@ from pathlib import Path
 from typing import Any
 
 from textnuggets.errors import InputError
-from textnuggets.evaluate import preferences, probing, reconstruction
-from textnuggets.evaluate.claims import CHECKS, check_claims
+from textnuggets.evaluate import fidelity, preferences, probing, reconstruction
+from textnuggets.evaluate.claims import check_claims
+from textnuggets.highlighting import STYLE, Piece, to_paragraph
 
 TABLES = {
     "reconstruction": reconstruction.to_markdown,
     "preferences": preferences.to_markdown,
     "probing": probing.to_markdown,
+    "fidelity": fidelity.to_markdown,
 }
 TITLES = {
     "reconstruction": "What nuggets keep (section 5.1)",
     "preferences": "What nuggets are (section 5.2)",
     "probing": "What a nugget stands for (section 5.3)",
+    "fidelity": "As many nuggets as a document needs (not in the paper)",
 }
 DIFFERENCES = (
     "The paper trained mBART-50 (602 M parameters, 12 + 12 layers) on WMT19 news documents with four GPUs for 36 to 48 "
     "hours, one model for each ratio. Where the backbone, the texts or the size differ here, figures do not compare; "
     "what can be compared is whether its claims hold."
 )
-STYLE = """
-:root { color-scheme: light dark; --ink: #1b1b1b; --paper: #fff; --line: #d8d8d8; --soft: #666; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e8e8e8; --paper: #161616; --line: #3a3a3a; --soft: #a0a0a0; } }
-body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 60rem; margin: 2rem auto;
-  padding: 0 1rem; }
+LAYOUT = """
+body { font: 16px/1.5 system-ui, sans-serif; background: var(--paper); max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 table { border-collapse: collapse; margin: 1rem 0; display: block; overflow-x: auto; }
-th, td { border-bottom: 1px solid var(--line); padding: .25rem .75rem .25rem 0; text-align: left; vertical-align: top; }
+th, td { border-bottom: 1px solid color-mix(in srgb, CanvasText 20%, var(--paper)); padding: .25rem .75rem .25rem 0;
+  text-align: left; vertical-align: top; }
 figure { margin: 1rem 0; } figure img { max-width: 100%; background: #fff; }
-.note { color: var(--soft); }
+.note { color: color-mix(in srgb, CanvasText 65%, var(--paper)); }
 """
 
 
@@ -47,11 +48,11 @@ def find_results(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
             results = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
             raise InputError(f"{path}: not JSON ({error}).") from error
-        if isinstance(results, dict) and results.get("question") in CHECKS:
+        if isinstance(results, dict) and results.get("question") in TABLES:
             found.append((path, results))
     if not found:
         raise InputError(f"{folder} holds no results: run 'textnuggets evaluate' with --out in it first.")
-    return sorted(found, key=lambda item: list(CHECKS).index(item[1]["question"]))
+    return sorted(found, key=lambda item: list(TABLES).index(item[1]["question"]))
 
 
 def make_report(folder: Path) -> str:
@@ -80,13 +81,14 @@ def make_report(folder: Path) -> str:
                 f'<figure><img alt="{html.escape(figure.stem)}" src="data:image/png;base64,{data}"></figure>'
             )
         parts.append(table_to_html(TABLES[results["question"]](results)))
+        parts += [to_paragraph([Piece(**piece) for piece in text]) for text in results.get("examples", [])]
         versions = ", ".join(f"{key} {value}" for key, value in results["versions"].items())
         parts.append(f'<p class="note">Seed {results["seed"]}; {html.escape(versions)}.</p>')
     body = "\n".join(parts)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>Nuggets: results</title><style>{STYLE}</style></head>\n<body>\n{body}\n</body></html>\n"
+        f"<title>Nuggets: results</title><style>{STYLE}{LAYOUT}</style></head>\n<body>\n{body}\n</body></html>\n"
     )
 
 

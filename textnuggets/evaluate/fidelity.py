@@ -1,0 +1,133 @@
+"""What it saves to give each document as many nuggets as it needs, and not one ratio to all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from textnuggets.evaluate.results import draw_documents, provenance
+from textnuggets.fidelity import LADDER, check_fidelity, encode_and_measure
+from textnuggets.model.modeling import NuggetModel
+from textnuggets.progress import Progress
+from textnuggets.train.recipe import DataRecipe
+
+BATCH = 32
+
+
+def evaluate_fidelity(
+    model: NuggetModel,
+    sources: Sequence[str],
+    fidelity: float = 0.95,
+    documents: int = 200,
+    max_tokens: int = 128,
+    seed: int = 0,
+    cache: str = DataRecipe.cache,
+) -> dict[str, Any]:
+    """Measure documents at every ratio of the ladder, and compare a ratio for each with one for all.
+
+    Args:
+        model: A nugget model with a decoder.
+        sources: Corpora, as for training.
+        fidelity: The BLEU, from 0 to 1, that `encode_to_fidelity` is asked for.
+        documents: How many are drawn.
+        max_tokens: Their length at most.
+        seed: Decides which are drawn.
+        cache: Where packed documents are kept.
+    """
+    check_fidelity(model, fidelity)
+    corpus, rows = draw_documents(model, sources, max_tokens, documents, seed, ["en"], cache)
+    texts = [text for text, _ in corpus.texts(rows)]
+    scores = np.zeros((len(LADDER), len(texts)))
+    vectors = np.zeros((len(LADDER), len(texts)), dtype=np.int64)
+    tokens = 0
+    with Progress("fidelity", total=len(LADDER) * len(texts)) as progress:
+        for step, ratio in enumerate(LADDER):
+            for start in range(0, len(texts), BATCH):
+                found = encode_and_measure(model, texts[start : start + BATCH], ratio, BATCH)
+                places = range(start, start + len(found))
+                scores[step, places] = [item.fidelity for item in found]
+                vectors[step, places] = [len(item.nuggets) for item in found]
+                tokens += sum(item.nuggets.token_count for item in found) if not step else 0
+                progress.add(len(found))
+    steps = lowest_faithful(scores, fidelity)
+    own_score = float(np.take_along_axis(scores, steps[None], 0).mean())
+    own_vectors = int(np.take_along_axis(vectors, steps[None], 0).sum())
+    needed = vectors_of_one_ratio(scores.mean(1), vectors.sum(1), own_score)
+    reached = np.take_along_axis(scores, steps[None], 0)[0] >= fidelity
+    used = Counter(steps.tolist())
+    return {
+        "question": "fidelity",
+        "settings": {"fidelity": fidelity, "max_tokens": max_tokens, "measure": "sentence BLEU, greedy"},
+        **provenance(model, sources, seed),
+        "documents": len(texts),
+        "tokens": tokens,
+        "fixed": [
+            {"ratio": ratio, "fidelity": float(scores[step].mean()), "vectors": int(vectors[step].sum()),
+             "reached": float((scores[step] >= fidelity).mean()), "chosen": used[step]}
+            for step, ratio in enumerate(LADDER)
+        ],
+        "each": {"fidelity": own_score, "vectors": own_vectors, "reached": float(reached.mean())},
+        "one_ratio_vectors": needed,
+        "saved": None if needed is None else 1 - own_vectors / needed,
+    }  # fmt: skip
+
+
+def lowest_faithful(scores: np.ndarray, fidelity: float) -> np.ndarray:
+    """Which step of the ladder each document takes: the first that is faithful enough, or else the best.
+
+    Args:
+        scores: `(steps, documents)`.
+        fidelity: What is asked for.
+    """
+    enough = scores >= fidelity
+    return np.where(enough.any(0), enough.argmax(0), scores.argmax(0))
+
+
+def vectors_of_one_ratio(means: np.ndarray, vectors: np.ndarray, fidelity: float) -> float | None:
+    """How many vectors a single ratio would need for a mean fidelity, between steps by a straight line.
+
+    None when no ratio reaches it.
+    """
+    for step, (mean, count) in enumerate(zip(means, vectors, strict=True)):
+        if mean >= fidelity:
+            if not step:
+                return float(count)
+            share = (fidelity - means[step - 1]) / (mean - means[step - 1])
+            return float(vectors[step - 1] + share * (count - vectors[step - 1]))
+    return None
+
+
+def to_markdown(results: dict[str, Any]) -> str:
+    """The ladder, and what comes of climbing it document by document."""
+    wanted, tokens = results["settings"]["fidelity"], results["tokens"]
+    lines = [
+        f"| ratio | mean fidelity | reach {wanted:g} | vectors a token | documents that stop here |",
+        "|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {item['ratio']:g} | {item['fidelity']:.3f} | {item['reached']:.1%} | {item['vectors'] / tokens:.3f} | "
+        f"{item['chosen']} |"
+        for item in results["fixed"]
+    ]
+    each = results["each"]
+    lines.append(
+        f"| **each its own** | {each['fidelity']:.3f} | {each['reached']:.1%} | {each['vectors'] / tokens:.3f} | |"
+    )
+    needed = results["one_ratio_vectors"]
+    verdict = (
+        "No single ratio reaches the same mean fidelity."
+        if needed is None
+        else f"One ratio for all needs {needed / tokens:.3f} vectors a token for the same mean fidelity: "
+        f"{results['saved']:.1%} of the vectors are saved."
+    )
+    data = ", ".join(item["source"] for item in results["data"])
+    settings = results["settings"]
+    lines += [
+        "",
+        f"{verdict} Fidelity is {settings['measure']}; {data}, {results['documents']} documents of up to "
+        f"{settings['max_tokens']} tokens.",
+    ]
+    return "\n".join(lines) + "\n"
