@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from textnuggets.model.modeling import NuggetModel
 
 app = typer.Typer(rich_markup_mode=None)
+Number = TypeVar("Number", int, float)
 
 Model = Annotated[str, typer.Argument(help="Folder or hub id of a nugget model, or 'default'.")]
 Data = Annotated[list[str], typer.Argument(help="Corpora, as 'train' reads them.")]
@@ -56,7 +57,7 @@ def reconstruction(
     from textnuggets.evaluate.reconstruction import evaluate_reconstruction, to_markdown
 
     results = evaluate_reconstruction(
-        loaded, data, wanted, beams, documents, [int(size) for size in sizes], languages.split(","), seed
+        loaded, data, wanted, beams, documents, sizes, languages.split(","), seed
     )
     by_length = {
         f"up to {size:g} tokens": {"results": [r for r in results["results"] if r["max_tokens"] == size]}
@@ -132,7 +133,7 @@ def fidelity(
     _write(out, "fidelity", results, to_markdown(results), {"": draw_fidelity(results)})
 
 
-def _numbers(option: str, text: str, kind: type) -> list[float]:
+def _numbers(option: str, text: str, kind: type[Number]) -> list[Number]:
     try:
         return [kind(part) for part in text.split(",")]
     except ValueError as error:
