@@ -12,6 +12,7 @@ from transformers.trainer_callback import PrinterCallback
 
 from bench.measuring import compare, record
 from textnuggets.train.data import load_corpus, tokenizers_of
+from textnuggets.train.objectives import Decoding
 from textnuggets.train.recipe import (
     DataRecipe,
     ModelRecipe,
@@ -55,7 +56,8 @@ def _compare(recipe: Recipe, name: str, source: str, rounds: int, folder: Path) 
     corpus = load_corpus(recipe.data.train, recipe, tokenizers_of(model, recipe))
     arguments = training_arguments(recipe, folder)
     arguments.eval_strategy = arguments.save_strategy = "no"
-    ours = NuggetTrainer(model, recipe, arguments, corpus, corpus, Report(folder, STEPS))
+    objective = Decoding(model, recipe, corpus, corpus)
+    ours = NuggetTrainer(model, recipe, arguments, objective, Report(folder, STEPS))
     ours.remove_callback(PrinterCallback)
     batches = [
         {key: batch[key] for key in ("input_ids", "attention_mask", "labels")}

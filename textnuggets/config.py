@@ -10,7 +10,10 @@ from transformers import AutoConfig, PreTrainedConfig
 
 from textnuggets.errors import ConfigError
 
-OWN_SETTINGS = ("ratio", "scorer_layer", "selector", "residual", "feedback", "freeze", "window", "backbone")
+OWN_SETTINGS = (
+    "ratio", "scorer_layer", "selector", "gather", "residual", "feedback", "freeze", "window", "backbone",
+)  # fmt: skip
+GatherMode = Literal["token", "mean", "attention", "both"]
 ResidualMode = Literal["add", "straight_through", "off"]
 
 
@@ -25,6 +28,9 @@ class NuggetConfig(PreTrainedConfig):
         selector: Who picks the nuggets: `learned` (the paper), `chunking`,
             `sentence_boundary`, `all_tokens` (ColBART), `mean` for one pooled vector (TSDAE),
             or any function registered in `textnuggets.model.selection`.
+        gather: What of the last layer a nugget is made of: the chosen `token` alone (the paper), the
+            `mean` over the segment it closes, `attention` over that segment, or `both`, token and
+            mean added.
         residual: How scores enter cross-attention: `add` (the paper), `straight_through`
             (gradients only) or `off`.
         feedback: Whether layer l + 1 is told which tokens were picked.
@@ -44,6 +50,7 @@ class NuggetConfig(PreTrainedConfig):
         ratio: float = 0.1,
         scorer_layer: int = 3,
         selector: str = "learned",
+        gather: GatherMode = "token",
         residual: ResidualMode = "add",
         feedback: bool = True,
         freeze: bool = True,
@@ -59,6 +66,7 @@ class NuggetConfig(PreTrainedConfig):
         self.ratio = check_ratio(ratio)
         self.scorer_layer = check_count("scorer_layer", scorer_layer, at_least=0)
         self.selector = selector  # checked against the registry when a model is built
+        self.gather: GatherMode = _check_choice("gather", gather, get_args(GatherMode))
         self.residual = check_residual(residual)
         self.feedback = _check_flag("feedback", feedback)
         self.freeze = _check_flag("freeze", freeze)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -55,8 +56,18 @@ def test_one_string_gives_one_nuggets(model):
 
 def test_segments_run_from_the_previous_nuggets_end_to_its_own(model):
     nuggets = model.encode(CORPUS[1], ratio=0.3)
-    ends = nuggets.spans[:, 1].tolist()
+    ends = [*nuggets.spans[:-1, 1].tolist(), len(CORPUS[1])]  # what follows the last is part of it
     assert nuggets.segments.tolist() == [list(pair) for pair in zip([0, *ends[:-1]], ends, strict=True)]
+
+
+def test_segments_cover_a_long_text_window_by_window(model):
+    text = " ".join(CORPUS)
+    nuggets = model.encode(text, ratio=0.1)
+    assert len(nuggets.windows) > 1
+    assert nuggets.segments[0, 0] == 0
+    assert nuggets.segments[-1, 1] == len(text)
+    for (_, end), (start, _) in pairwise(nuggets.segments.tolist()):
+        assert not text[end:start].strip()
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -13,7 +13,7 @@ from tests.train.setting import losses, make_setting
 from textnuggets.errors import BackboneError, ConfigError
 from textnuggets.model.backbone import build_backbone
 from textnuggets.train.data import PackedCorpus, tokenizers_of
-from textnuggets.train.recipe import read_recipe
+from textnuggets.train.reading import read_recipe
 from textnuggets.train.run import build_model, train
 
 

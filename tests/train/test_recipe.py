@@ -8,7 +8,8 @@ import pytest
 
 from tests.train.setting import make_setting
 from textnuggets.errors import ConfigError, InputError
-from textnuggets.train.recipe import SHIPPED, describe_keys, find_recipe, read_recipe
+from textnuggets.train.reading import SHIPPED, find_recipe, read_recipe
+from textnuggets.train.recipe import describe_keys
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,7 @@ def test_the_papers_recipes_say_what_the_paper_says():
         ("optimizer.steps=many", "optimizer.steps must be a whole number, got 'many'"),
         ("optimizer.steps=1.5", "must be a whole number, got 1.5"),
         ("model.feedback=1", "model.feedback must be true or false, got 1"),
-        ("objective.name=copy", "must be one of autoencode, denoise, translate, got 'copy'"),
+        ("objective.name=copy", "must be one of autoencode, denoise, translate, similar, got 'copy'"),
         ("objective=autoencode", "objective is a table of settings"),
         ("objective.ratios=0.1", "objective.ratios must be a list"),
         ("objective.ratios=[0.1, 1.5]", "ratio must lie in (0, 1], got 1.5"),

@@ -21,9 +21,9 @@ from tests.tiny import CORPUS
 from tests.train.setting import losses, make_setting, read_metrics
 from textnuggets.errors import ConfigError, InputError
 from textnuggets.train import checkpoints
-from textnuggets.train.recipe import read_recipe
+from textnuggets.train.objectives import Decoding
+from textnuggets.train.reading import read_recipe
 from textnuggets.train.run import build_model, train
-from textnuggets.train.trainer import NuggetTrainer
 
 
 @pytest.fixture(scope="module")
@@ -114,11 +114,11 @@ def test_the_dev_loss_is_exact_whatever_the_training_samples(recipe, tmp_path):
 
 
 def test_hidden_tokens_are_ordinary_ones_of_the_share_asked_for(recipe):
-    trainer = NuggetTrainer.__new__(NuggetTrainer)
-    trainer.recipe = read_recipe(recipe, ["objective.hide=0.5"])
-    trainer.nugget_model = model = build_model(trainer.recipe)
+    objective = Decoding.__new__(Decoding)
+    objective.recipe = read_recipe(recipe, ["objective.hide=0.5"])
+    objective.model = model = build_model(objective.recipe)
     labels = model.tokenizer([" ".join(CORPUS)] * 20, return_tensors="pt").input_ids
-    shown, hidden = model.view.shift(labels), trainer._hide(labels)
+    shown, hidden = model.view.shift(labels), objective.hide(labels)
     special = torch.isin(shown, torch.tensor(model.tokenizer.all_special_ids))
     assert hidden[special].equal(shown[special])
     made_unknown = hidden[~special] == model.tokenizer.unk_token_id
@@ -132,9 +132,9 @@ def test_training_learns_with_hidden_decoder_input(recipe, tmp_path):
 
 
 def ratios_of(recipe, *changes):
-    trainer = NuggetTrainer.__new__(NuggetTrainer)
-    trainer.recipe = read_recipe(recipe, changes)
-    return [trainer.ratio_at(step) for step in range(200)]
+    objective = Decoding.__new__(Decoding)
+    objective.recipe = read_recipe(recipe, changes)
+    return [objective.ratio_at(step) for step in range(200)]
 
 
 def test_a_ratio_is_drawn_for_every_step_and_the_same_after_resuming(recipe):

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from textnuggets import __version__
+from textnuggets.cli.data import app as data
 from textnuggets.cli.encode import encode
 from textnuggets.cli.evaluate import app as evaluate
 from textnuggets.cli.highlight import highlight
@@ -29,6 +30,7 @@ app.command()(reconstruct)
 app.command()(highlight)
 app.command()(train)
 app.command()(trim)
+app.add_typer(data, name="data")
 app.add_typer(evaluate, name="evaluate")
 app.command()(report)
 

@@ -133,11 +133,64 @@ def fidelity(
     _write(out, "fidelity", results, to_markdown(results), {"": draw_fidelity(results)})
 
 
+@app.command()
+def similarity(
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SYSTEM... TASK",
+            help="What to compare: 'bm25' or MODEL[:METHOD][@RATIO], METHOD being all, mean, every, random, "
+            "chunk_means, ward, chunking or sentences instead of a model's own nuggets. Last, the task's folder.",
+        ),
+    ],
+    out: Out,
+    similarity: Annotated[str, typer.Option(help="Of vectors: maxsim, symmetric or matching.")] = "maxsim",
+    query_ratio: Annotated[float | None, typer.Option(help="Another ratio for the queries.")] = None,
+    queries: Annotated[int | None, typer.Option(min=1, help="Only the first so many queries.")] = None,
+    grades: Annotated[
+        str | None, typer.Option(help="What grades of qrels.tsv mean, such as 1=4,2=3; others are left out.")
+    ] = None,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="For collections in capitals.")] = False,
+    seed: Seed = 0,
+) -> None:
+    """Rank documents by similarity: nuggets beside BM25, all tokens and other ways to have few vectors."""
+    if len(names) < 2:
+        raise InputError("name at least one system, and then the folder of a task.")
+    *systems, folder = names
+    meaning = None if grades is None else _grades(grades)
+    _check_out(out)
+
+    from textnuggets.config import check_ratio
+    from textnuggets.evaluate.tasks import read_task
+
+    if query_ratio is not None:
+        check_ratio(query_ratio)
+    task = read_task(folder, seed, meaning, lowercase).head(queries)
+
+    from textnuggets.evaluate.figures import draw_similarity
+    from textnuggets.evaluate.similarity import evaluate_similarity, to_markdown
+
+    results = evaluate_similarity(systems, task, similarity, query_ratio, seed)
+    _write(out, "similarity", results, to_markdown(results), {"": draw_similarity(results)})
+
+
+def _grades(text: str) -> dict[int, int]:
+    try:
+        return {int(old): int(new) for old, _, new in (part.partition("=") for part in text.split(","))}
+    except ValueError as error:
+        raise InputError(f"--grades {text}: write old=new with commas between, such as 1=4,2=3.") from error
+
+
 def _numbers(option: str, text: str, kind: type[Number]) -> list[Number]:
     try:
         return [kind(part) for part in text.split(",")]
     except ValueError as error:
         raise InputError(f"{option} {text}: write numbers with commas between them ({error}).") from error
+
+
+def _check_out(out: Path) -> None:
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file: name a folder.")
 
 
 def _prepare(model: str, data: list[str], out: Path, ratios: list[float]) -> NuggetModel:
@@ -149,8 +202,7 @@ def _prepare(model: str, data: list[str], out: Path, ratios: list[float]) -> Nug
         check_ratio(ratio)
     for source in data:
         check_source(source)
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out} is a file: name a folder.")
+    _check_out(out)
 
     from textnuggets.cli.options import load_model
 

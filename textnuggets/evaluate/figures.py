@@ -76,6 +76,24 @@ def draw_fidelity(results: dict[str, Any]) -> Figure:
     return figure
 
 
+def draw_similarity(results: dict[str, Any]) -> Figure:
+    """The first measure of every system against its vectors a document; without vectors, a line across."""
+    figure, axes = _figure(height=4.2)
+    name = next(iter(results["results"][0]["measures"]))
+    for row in results["results"]:
+        found = row["measures"][name]
+        if row["vectors"] is None:
+            axes.axhline(found["mean"], color=GREY, linestyle="--", linewidth=1, label=row["system"])
+            continue
+        error = [[found["mean"] - found["low"]], [found["high"] - found["mean"]]]
+        axes.errorbar(
+            row["vectors"], found["mean"], error, fmt="o", markersize=4, capsize=2, label=row["system"]
+        )
+    axes.set(xlabel="vectors a document", ylabel=f"{name}, %", xscale="log")
+    axes.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
+    return figure
+
+
 def draw_preferences(results: dict[str, Any], count: int = 6) -> Figure:
     """The most frequent nuggets: their share of the nuggets beside that in the text."""
     figure, axes = _figure()

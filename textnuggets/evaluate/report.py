@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from textnuggets.errors import InputError
-from textnuggets.evaluate import fidelity, preferences, probing, reconstruction
+from textnuggets.evaluate import fidelity, preferences, probing, reconstruction, similarity
 from textnuggets.evaluate.claims import check_claims
 from textnuggets.highlighting import STYLE, Piece, to_paragraph
 
@@ -18,12 +18,14 @@ TABLES = {
     "preferences": preferences.to_markdown,
     "probing": probing.to_markdown,
     "fidelity": fidelity.to_markdown,
+    "similarity": similarity.to_markdown,
 }
 TITLES = {
     "reconstruction": "What nuggets keep (section 5.1)",
     "preferences": "What nuggets are (section 5.2)",
     "probing": "What a nugget stands for (section 5.3)",
     "fidelity": "As many nuggets as a document needs (not in the paper)",
+    "similarity": "Which document a query belongs to (section 6.1)",
 }
 DIFFERENCES = (
     "The paper trained mBART-50 (602 M parameters, 12 + 12 layers) on WMT19 news documents with four GPUs for 36 to 48 "

@@ -24,7 +24,6 @@ from textnuggets.train.recipe import DataRecipe, ObjectiveRecipe, Recipe
 
 def provenance(model: NuggetModel, sources: Sequence[str], seed: int) -> dict[str, Any]:
     """What figures depend on besides the settings: the model's weights, the data, the versions."""
-    packages = ("torch", "transformers", "tokenizers", "sacrebleu")
     settings = ("scorer_layer", "selector", "residual", "feedback", "window")
     return {
         "model": {
@@ -35,10 +34,18 @@ def provenance(model: NuggetModel, sources: Sequence[str], seed: int) -> dict[st
         },
         "data": [describe_source(source) for source in sources],
         "seed": seed,
+        **software("sacrebleu"),
+    }
+
+
+def software(*packages: str) -> dict[str, Any]:
+    """Versions of what figures are computed with, `packages` besides the usual ones."""
+    used = ("torch", "transformers", "tokenizers", *packages)
+    return {
         "versions": {
             "textnuggets": __version__,
             "python": platform.python_version(),
-            **{package: version(package) for package in packages},
+            **{package: version(package) for package in used},
         },
         "threads": torch.get_num_threads(),
     }
@@ -64,7 +71,7 @@ def draw_documents(
 
 def describe_source(source: str) -> dict[str, Any]:
     """A corpus by name and content; a dataset of the Hub by name alone."""
-    files = check_source(source)
+    files = [Path(source)] if Path(source).is_file() else check_source(source)
     if files is None:
         return {"source": source}
     digest = hashlib.sha256()

@@ -36,7 +36,7 @@ from textnuggets.model.feedback import Feedback
 from textnuggets.model.interface import TextInterface
 from textnuggets.model.loss import SampledClasses, decoding_loss
 from textnuggets.model.outputs import GeneratedNuggets, NuggetOutput
-from textnuggets.model.pooling import gather_selected, mean_pool
+from textnuggets.model.pooling import Gather, mean_pool
 from textnuggets.model.residual import residual_bias
 from textnuggets.model.scoring import Scorer
 from textnuggets.model.selection import Candidates, Selection, get_selector, nugget_count
@@ -70,6 +70,7 @@ class NuggetModel(TextInterface, PreTrainedModel):
         self.selector = get_selector(config.selector)
         self.scorer = Scorer(self.view.hidden_size) if learns else None
         self.feedback = Feedback(self.view.hidden_size) if config.feedback else None
+        self.gather = Gather(self.view.hidden_size, config.gather)
         self.value = nn.Linear(self.view.hidden_size, self.view.hidden_size, bias=False)
         self._tokenizer: Any = None
         self.post_init()
@@ -113,7 +114,7 @@ class NuggetModel(TextInterface, PreTrainedModel):
             config.punctuation_ids = punctuation_ids(check_tokenizer(tokenizer, "this backbone"))
         model = cls(config, loaded)
         model._tokenizer = tokenizer
-        for part in (model.scorer, model.feedback, model.value):
+        for part in (model.scorer, model.feedback, model.gather, model.value):
             if part is not None:  # only ours: T5 keeps some of its own weights in float32
                 part.to(device=loaded.device, dtype=loaded.dtype)
         return model.eval()
@@ -216,11 +217,13 @@ class NuggetModel(TextInterface, PreTrainedModel):
         return backbone_window(self.view.config)
 
     def _init_weights(self, module: nn.Module) -> None:
-        """The scorer starts small and random; W^V as the identity and feedback as nothing, so that
-        an untrained nugget is exactly the backbone's hidden state."""
+        """The scorer starts small and random; W^V as the identity, feedback as nothing and attention over
+        segments as equal, so that an untrained nugget is exactly the backbone's hidden state, or a mean of them."""
         # Leaf modules only: transformers passes over containers that hold no parameter of their own.
         if module is self.value:
             init.eye_(self.value.weight)
+        elif module is self.gather.attention:
+            init.zeros_(module.weight)
         elif self.feedback is not None and module is self.feedback.types:
             init.zeros_(self.feedback.types.weight)
         elif self.scorer is not None and module in (self.scorer.hidden, self.scorer.out):
@@ -291,7 +294,7 @@ class NuggetModel(TextInterface, PreTrainedModel):
         if self.config.selector == "mean":
             chosen = mean_pool(hidden_states, mask)
         else:
-            chosen = gather_selected(hidden_states, selection)
+            chosen = self.gather(hidden_states, selection, mask)
         nuggets = self.value(chosen.to(self.value.weight.dtype))  # Z = X' W^V (Eq. 4)
         return GeneratedNuggets(nuggets, scores.gather(1, selection.positions), selection, scores)
 

@@ -56,9 +56,17 @@ class Nuggets:
 
     @property
     def segments(self) -> NDArray[np.int64]:
-        """`(k, 2)` the stretch each nugget closes: from the previous nugget's end to its own."""
-        ends = self.spans[:, 1]
-        return np.stack([np.concatenate([[0], ends[:-1]]), ends], axis=1)
+        """`(k, 2)` the stretch each nugget closes: from the previous nugget's end to its own.
+
+        The first of a window begins, and the last ends, where the window does.
+        """
+        starts = np.concatenate([[0], self.spans[:-1, 1]]).astype(np.int64)
+        ends = self.spans[:, 1].copy()
+        after = np.cumsum(self.windows[:, 0])  # where each window's nuggets are over
+        has_any = self.windows[:, 0] > 0
+        starts[(after - self.windows[:, 0])[has_any]] = self.windows[has_any, 2]
+        ends[after[has_any] - 1] = self.windows[has_any, 3]
+        return np.stack([starts, ends], axis=1)
 
     @classmethod
     def concat(cls, parts: Sequence[Nuggets]) -> Nuggets:

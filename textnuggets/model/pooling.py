@@ -1,9 +1,15 @@
-"""From all hidden states of the last layer to the few that are kept: X' (Eq. 3)."""
+"""From all hidden states of the last layer to the few that are kept: X' (Eq. 3).
+
+The paper keeps the chosen token's own state. A nugget may also gather the segment it closes: the tokens
+after the nugget before it, up to itself; what follows the last nugget is part of the last segment.
+"""
 
 from __future__ import annotations
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
+from textnuggets.config import GatherMode
 from textnuggets.model.selection import Selection
 
 
@@ -21,3 +27,38 @@ def mean_pool(hidden_states: Tensor, mask: Tensor) -> Tensor:
     weights = mask[:, :, None].float()
     pooled = (hidden_states.float() * weights).sum(1, keepdim=True) / weights.sum(1, keepdim=True)
     return pooled.to(hidden_states.dtype)
+
+
+def segments(selection: Selection, mask: Tensor) -> Tensor:
+    """`(batch, k_max, n)` True where a token belongs to the segment that a nugget closes."""
+    marks = selection.marks(mask.shape[1])
+    before = marks.cumsum(1) - marks.long()  # nuggets in front of each token
+    last = selection.kept.sum(1, keepdim=True) - 1
+    owner = torch.minimum(before, last)
+    slots = torch.arange(selection.kept.shape[1], device=mask.device)[None, :, None]
+    return (owner[:, None, :] == slots) & mask[:, None, :] & selection.kept[:, :, None]
+
+
+class Gather(nn.Module):
+    """What a nugget is made of: its token, the segment it closes, or both."""
+
+    def __init__(self, size: int, mode: GatherMode) -> None:
+        super().__init__()
+        self.mode = mode
+        # Starts at zero, where attention is the mean.
+        self.attention = nn.Linear(size, 1, bias=False) if mode == "attention" else None
+
+    def forward(self, hidden_states: Tensor, selection: Selection, mask: Tensor) -> Tensor:
+        """`(batch, n, d)` -> `(batch, k_max, d)`, zero in unused slots."""
+        if self.mode == "token":
+            return gather_selected(hidden_states, selection)
+        members = segments(selection, mask)  # (batch, k_max, n)
+        states = hidden_states.float()  # half precision loses the small terms of a long sum
+        if self.attention is None:
+            weights = members.float()
+        else:
+            logits = self.attention(hidden_states).float().transpose(1, 2)  # (batch, 1, n)
+            weights = logits.masked_fill(~members, torch.finfo(logits.dtype).min).softmax(-1) * members
+        weights = weights / weights.sum(-1, keepdim=True).clamp(min=1e-9)
+        gathered = (weights @ states).to(hidden_states.dtype)
+        return gathered + gather_selected(hidden_states, selection) if self.mode == "both" else gathered

@@ -1,14 +1,14 @@
-"""Mean-MaxSim: how well a document answers each nugget of a query (Eq. 10)."""
+"""How well a document answers each nugget of a query: mean-MaxSim (Eq. 10), and two other ways to pair vectors."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textnuggets.errors import InputError
+from textnuggets.errors import InputError, MissingExtraError
 from textnuggets.model.nuggets import Nuggets
 
 Vectors = Nuggets | NDArray[np.floating]
@@ -37,6 +37,36 @@ def maxsim(query: Vectors | Sequence[Vectors], document: Vectors | Sequence[Vect
     if one_query:
         return matrix[0]
     return matrix[:, 0] if one_document else matrix
+
+
+def one_way(query: Vectors, documents: Sequence[Vectors]) -> NDArray[np.float32]:
+    """Mean-MaxSim of a query with documents: the paper's."""
+    return np.asarray(maxsim(query, documents), dtype=np.float32)
+
+
+def both_ways(query: Vectors, documents: Sequence[Vectors]) -> NDArray[np.float32]:
+    """The mean of mean-MaxSim in both directions."""
+    back = maxsim(documents, query)
+    return np.asarray((one_way(query, documents) + back) / 2, dtype=np.float32)
+
+
+def matching(query: Vectors, documents: Sequence[Vectors]) -> NDArray[np.float32]:
+    """Maximum-weight matching: every vector answers at most one; summed, and divided by the query's number."""
+    try:
+        from scipy.optimize import linear_sum_assignment
+    except ImportError as error:
+        raise MissingExtraError("scipy", "evaluate", "maximum-weight matching") from error
+    ((one,), _), (many, _) = _as_list(query, "query"), _as_list(documents, "document")
+    scores = []
+    for document in many:
+        cosines = one @ document.T
+        rows, columns = linear_sum_assignment(cosines, maximize=True)
+        scores.append(float(cosines[rows, columns].sum()) / len(one))
+    return np.array(scores, dtype=np.float32)
+
+
+Similarity = Callable[[Any, Sequence[Any]], NDArray[np.float32]]
+SIMILARITIES: dict[str, Similarity] = {"maxsim": one_way, "symmetric": both_ways, "matching": matching}
 
 
 def _maxsim_matrix(

@@ -51,12 +51,16 @@ def read_passages(sources: Sequence[str], languages: Sequence[str] = ("en",)) ->
         languages: One language: its sentences, each alone in its row. Two, source and target: aligned
             pairs in that order.
     """
+    yield from _passages(read_records(sources), languages)
+
+
+def read_records(sources: Sequence[str]) -> Iterator[Record]:
+    """Stream the records of corpora as they are, in order."""
     checked = [(source, check_source(source)) for source in sources]
     for source, files in checked:
-        records = (
+        yield from (
             _hub_records(source) if files is None else chain.from_iterable(_file_records(f) for f in files)
         )
-        yield from _passages(records, languages)
 
 
 def read_texts(sources: Sequence[str], languages: Sequence[str] = ("en",)) -> Iterator[str]:

@@ -104,14 +104,14 @@ def _lines(lines: Iterator[bytes], source: str, parse: Parse[Parsed], on_bad: Ba
 
 
 def _plain_line(line: bytes, number: int) -> Document:
-    text = _decode(line.rstrip(b"\r\n"))
+    text = decode_utf8(line.rstrip(b"\r\n"))
     return Document(str(number), text.removeprefix("\ufeff") if number == 1 else text)
 
 
 def parse_json_object(line: bytes) -> dict[str, Any]:
     """The JSON object that a line holds."""
     try:
-        record = json.loads(_decode(line).removeprefix("\ufeff"))
+        record = json.loads(decode_utf8(line).removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
         raise InputError(f"not JSON ({error}).") from error
     if not isinstance(record, dict):
@@ -141,7 +141,8 @@ def is_unicode(text: str) -> bool:
     return True
 
 
-def _decode(line: bytes) -> str:
+def decode_utf8(line: bytes) -> str:
+    """The text of some bytes, or an InputError."""
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError as error:

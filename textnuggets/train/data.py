@@ -22,7 +22,7 @@ from textnuggets.text.corpora import HUB_PREFIX, Passage, check_source, read_pas
 from textnuggets.text.packing import Row, join_sides, pack
 from textnuggets.train.recipe import Recipe
 
-FORMAT = 1  # of the cached files
+FORMAT = 2  # of the cached files
 ROWS = 5000  # sentences tokenized together, about
 UNSPACED = ("zh", "ja", "th", "lo", "km", "my")  # languages without spaces between sentences
 SCHEMA = pa.schema(
@@ -33,10 +33,18 @@ SCHEMA = pa.schema(
         ("source", pa.string()),
         ("target", pa.string()),  # null where it is the source
         ("is_cut", pa.bool_()),  # one sentence, too long for a document
+        ("place", pa.string()),  # the record it comes from: file and line
     ]
 )
 
 Tokenize = Callable[..., Any]  # as a tokenizer is called: texts and options -> a BatchEncoding
+
+
+class Group(NamedTuple):
+    """Adjacent sentences that make one document."""
+
+    place: str
+    rows: list[Row]
 
 
 class Example(NamedTuple):
@@ -80,6 +88,13 @@ class PackedCorpus:
         labels = pc.fill_null(pc.list_value_length(self.table.column("labels")), 0)
         lengths: np.ndarray = pc.max_element_wise(inputs, labels).to_numpy()
         return lengths
+
+    @cached_property
+    def records(self) -> np.ndarray:
+        """`(documents,)` the number of the record, such as an article, that each comes from."""
+        places = self.table.column("place").combine_chunks().dictionary_encode()
+        records: np.ndarray = places.indices.to_numpy()
+        return records
 
     def texts(self, rows: Sequence[int]) -> list[tuple[str, str]]:
         """Source and target texts of some documents."""
@@ -206,7 +221,7 @@ def _take(passages: Iterator[Passage], rows: int) -> list[Passage]:
     return taken
 
 
-def _group(passages: Sequence[Passage], tokenizers: Sequence[Tokenize], max_tokens: int) -> list[list[Row]]:
+def _group(passages: Sequence[Passage], tokenizers: Sequence[Tokenize], max_tokens: int) -> list[Group]:
     """The sentences of each passage in groups that fit."""
     counts: list[list[int]] = []
     special = 0
@@ -216,15 +231,15 @@ def _group(passages: Sequence[Passage], tokenizers: Sequence[Tokenize], max_toke
         counts.append([len(ids) for ids in encoded.input_ids])
         special = max(special, len(tokenize([""]).input_ids[0]))
     tokens = iter(zip(*counts, strict=True))
-    groups: list[list[Row]] = []
+    groups: list[Group] = []
     for passage in passages:
         rows = [Row(row, next(tokens)) for row in passage.rows]
-        groups += pack(rows, max_tokens - special)
+        groups += [Group(passage.name, part) for part in pack(rows, max_tokens - special)]
     return groups
 
 
 def _documents(
-    groups: list[list[Row]],
+    groups: list[Group],
     joiners: tuple[str, ...],
     recipe: Recipe,
     tokenizers: tuple[Tokenize, Tokenize],
@@ -232,7 +247,7 @@ def _documents(
     """Tokenize each group as one text, as it will be when the model is used."""
     data = recipe.data
     same = len(joiners) == 1 and tokenizers[0] is tokenizers[1]
-    texts = [join_sides(group, joiners) for group in groups]
+    texts = [join_sides(group.rows, joiners) for group in groups]
     encoded = [
         tokenizers[side]([text[min(side, len(text) - 1)] for text in texts], verbose=False).encodings
         for side in range(1 if same else 2)
@@ -240,9 +255,10 @@ def _documents(
     for number, group in enumerate(groups):
         sides = [encodings[number] for encodings in encoded]
         is_cut = max(map(len, sides)) > data.max_tokens
-        if is_cut and len(group) > 1:  # joined, sentences may need a token more than alone
-            middle = len(group) // 2
-            yield from _documents([group[:middle], group[middle:]], joiners, recipe, tokenizers)
+        if is_cut and len(group.rows) > 1:  # joined, sentences may need a token more than alone
+            middle = len(group.rows) // 2
+            halves = [Group(group.place, part) for part in (group.rows[:middle], group.rows[middle:])]
+            yield from _documents(halves, joiners, recipe, tokenizers)
             continue
         kept = [_cut(encoding, data.max_tokens) for encoding in sides]
         if len(kept[0][0]) < data.min_tokens:
@@ -251,10 +267,11 @@ def _documents(
         yield {
             "input_ids": kept[0][0],
             "labels": None if same else kept[1][0],
-            "sentence_ends": _sentence_ends(sides[0], source, group, joiners[0], len(kept[0][0])),
+            "sentence_ends": _sentence_ends(sides[0], source, group.rows, joiners[0], len(kept[0][0])),
             "source": source[: kept[0][1]] if is_cut else source,
             "target": None if len(joiners) == 1 else (target[: kept[1][1]] if is_cut else target),
             "is_cut": is_cut,
+            "place": group.place,
         }
 
 

@@ -10,21 +10,13 @@ import ast
 import inspect
 import json
 import sys
-import tomllib
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
-from difflib import get_close_matches
 from itertools import pairwise
-from pathlib import Path
-from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal
 
-from textnuggets.config import ResidualMode, check_ratio
-from textnuggets.errors import ConfigError
-from textnuggets.text.corpora import check_source
+from textnuggets.config import GatherMode, ResidualMode
 
-SHIPPED = Path(__file__).parent.parent / "recipes"
-Objective = Literal["autoencode", "denoise", "translate"]
+ObjectiveName = Literal["autoencode", "denoise", "translate", "similar"]
 Schedule = Literal["constant", "linear", "cosine"]
 Precision = Literal["float32", "bfloat16", "float16"]
 
@@ -34,7 +26,7 @@ class ModelRecipe:
     """What is trained."""
 
     backbone: str | None = None
-    """Hub id or folder of the encoder-decoder to start from."""
+    """Hub id or folder of the encoder-decoder to start from; for similar an encoder will do."""
     start: str | None = None
     """Folder or hub id of a nugget model to go on from, instead of a backbone."""
     ratio: float = 0.1
@@ -43,6 +35,9 @@ class ModelRecipe:
     """The encoder layer l that is scored."""
     selector: str = "learned"
     """Who picks the nuggets: learned, chunking, sentence_boundary, all_tokens, or mean (TSDAE)."""
+    gather: GatherMode = "token"
+    """What a nugget is made of: the chosen token, the mean of or attention over the segment it closes, or both
+    (token and mean)."""
     residual: ResidualMode = "add"
     """How scores enter cross-attention: add, straight_through or off."""
     feedback: bool = True
@@ -81,8 +76,9 @@ class DataRecipe:
 class ObjectiveRecipe:
     """What is learned."""
 
-    name: Objective = "autoencode"
-    """autoencode (the text itself), denoise (the text, from a part of it) or translate."""
+    name: ObjectiveName = "autoencode"
+    """autoencode (the text itself), denoise (the text, from a part of it), translate, or similar (MaxSim of texts
+    that belong together)."""
     ratios: list[float] = field(default_factory=list)
     """One of these is drawn for every step, so that one model serves them all; by default model.ratio."""
     anneal_steps: int = 0
@@ -96,6 +92,14 @@ class ObjectiveRecipe:
     sampled_softmax: int = 0
     """Decide between this many tokens of the vocabulary in training, the batch's and random others;
     0 is all of them. Evaluation is always exact; the token accuracy shown in training is among these."""
+    query_ratios: list[float] = field(default_factory=list)
+    """similar: one of these is drawn for the queries of every step; by default the ratio of the documents."""
+    temperature: float = 0.05
+    """similar: what similarities are divided by."""
+    distill: float = 0.0
+    """similar: the weight, from 0 to 1, of ranking as the all-token MaxSim of the teacher does."""
+    teacher: str | None = None
+    """similar: hub id or folder of the teacher; by default the model that is started from, untrained."""
 
 
 @dataclass
@@ -188,66 +192,6 @@ class Recipe:
         return "\n".join(lines) + "\n"
 
 
-def find_recipe(name: str) -> Path:
-    """The file of a recipe: a path, or the name of one that comes with the package."""
-    path = Path(name)
-    if path.suffix == ".toml" or path.is_file():
-        return path
-    shipped = {file.stem: file for file in SHIPPED.glob("*.toml")}
-    if name not in shipped:
-        raise ConfigError(f"no recipe {name!r}: name a .toml file, or one of {', '.join(sorted(shipped))}.")
-    return shipped[name]
-
-
-def read_recipe(path: str | Path, changes: Iterable[str] = (), checked: bool = True) -> Recipe:
-    """A recipe from a TOML file, with `changes` such as `optimizer.lr=1e-4` put in, checked whole."""
-    try:
-        tables = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError(f"{path}: the recipe cannot be read ({reason}).") from error
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: not TOML: {error}.") from error
-    recipe = _fill(Recipe, tables, str(path), "")
-    for change in changes:
-        key, equals, text = change.partition("=")
-        if not equals:
-            raise ConfigError(f"--set {change}: write it as key=value.")
-        nested: dict[str, Any] = {}
-        table = nested
-        *parents, last = key.strip().split(".")
-        for parent in parents:
-            table = table.setdefault(parent, {})
-        table[last] = _parse_value(text.strip())
-        _update(recipe, nested, f"--set {change}", "")
-    if checked:
-        check_recipe(recipe, str(path))
-    return recipe
-
-
-def _fill(kind: type, tables: dict[str, Any], place: str, prefix: str) -> Any:
-    made = kind()
-    _update(made, tables, place, prefix)
-    return made
-
-
-def _update(part: Any, tables: dict[str, Any], place: str, prefix: str) -> None:
-    """Put values into a part of a recipe, each checked against its field's type."""
-    types = get_type_hints(type(part))
-    for key, value in tables.items():
-        if key not in types:
-            raise ConfigError(f"{place}: unknown key {prefix + key!r}{_nearest(prefix + key)}.")
-        current = getattr(part, key)
-        if is_dataclass(current):
-            if not isinstance(value, dict):
-                raise ConfigError(f"{place}: {prefix + key} is a table of settings, not a value.")
-            _update(current, value, place, f"{prefix}{key}.")
-        elif isinstance(current, dict) and isinstance(value, dict):
-            setattr(part, key, {**current, **_typed(value, types[key], place, prefix + key)})
-        else:
-            setattr(part, key, _typed(value, types[key], place, prefix + key))
-
-
 def all_keys(part: Any = None, prefix: str = "") -> list[str]:
     """Every key a recipe may have, dotted."""
     part = Recipe() if part is None else part
@@ -281,50 +225,6 @@ def describe_keys() -> list[tuple[str, str, str]]:
     return found
 
 
-def _nearest(key: str) -> str:
-    keys = all_keys()
-    near = get_close_matches(key, keys, n=1, cutoff=0.6)
-    if not near:  # the right name in the wrong table
-        last = key.rpartition(".")[2]
-        by_name = {name.rpartition(".")[2]: name for name in keys}
-        near = [by_name[name] for name in get_close_matches(last, by_name, n=1, cutoff=0.6)]
-    return f": did you mean {near[0]!r}?" if near else ""
-
-
-def _typed(value: Any, kind: Any, place: str, key: str) -> Any:
-    """The value as a field's type says, or a ConfigError."""
-    origin, inside = get_origin(kind), get_args(kind)
-    if origin in (Union, UnionType):
-        kind = next(option for option in inside if option is not type(None))
-        return _typed(value, kind, place, key)
-    if origin is Literal:
-        if value in inside:
-            return value
-        expected = f"one of {', '.join(inside)}"
-    elif origin is list and isinstance(value, list):
-        return [_typed(item, inside[0], place, key) for item in value]
-    elif origin is dict and isinstance(value, dict):
-        return {name: _typed(item, inside[1], place, f"{key}.{name}") for name, item in value.items()}
-    elif kind is Any:
-        return value
-    elif kind is float and isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    elif kind in (int, str, bool) and type(value) is kind:
-        return value
-    else:
-        names = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
-        expected = names.get(kind, "a list" if origin is list else "a table")
-    raise ConfigError(f"{place}: {key} must be {expected}, got {value!r}.")
-
-
-def _parse_value(text: str) -> Any:
-    """A TOML value; what is none is a string without quotes."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
-
-
 def _toml_value(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
@@ -335,92 +235,3 @@ def _toml_value(value: Any) -> str:
     if isinstance(value, dict):
         return f"{{{', '.join(f'{_toml_value(k)} = {_toml_value(v)}' for k, v in value.items())}}}"
     return repr(value)
-
-
-def check_recipe(recipe: Recipe, place: str) -> None:
-    """Whether the settings can be, alone and together; nothing is loaded for it."""
-
-    def refuse(message: str) -> None:
-        raise ConfigError(f"{place}: {message}")
-
-    model, data, objective = recipe.model, recipe.data, recipe.objective
-    optimizer, report = recipe.optimizer, recipe.report
-    if (model.backbone is None) == (model.start is None):
-        refuse("give one of model.backbone and model.start.")
-    ratios_of = {
-        "model.ratio": [model.ratio],
-        "objective.ratios": objective.ratios,
-        "objective.anneal_from": [objective.anneal_from],
-        "report.ratios": report.ratios,
-    }
-    for key, ratios in ratios_of.items():
-        for ratio in ratios:
-            try:
-                check_ratio(ratio)
-            except ConfigError as error:
-                refuse(f"{key}: {error}")
-    at_least = {
-        "model.scorer_layer": (model.scorer_layer, 0),
-        "data.max_tokens": (data.max_tokens, 8),
-        "data.min_tokens": (data.min_tokens, 1),
-        "objective.anneal_steps": (objective.anneal_steps, 0),
-        "objective.sampled_softmax": (objective.sampled_softmax, 0),
-        "optimizer.steps": (optimizer.steps, 1),
-        "optimizer.accumulate": (optimizer.accumulate, 1),
-        "optimizer.warmup_steps": (optimizer.warmup_steps, 0),
-        "report.log_every": (report.log_every, 1),
-        "report.evaluate_every": (report.evaluate_every, 1),
-        "report.documents": (report.documents, 1),
-        "report.bleu_documents": (report.bleu_documents, 0),
-        "report.patience": (report.patience, 0),
-        "report.save_every": (report.save_every, 1),
-        "report.keep": (report.keep, 1),
-        "seed": (recipe.seed, 0),
-    }
-    for key, (value, least) in at_least.items():
-        if value < least:
-            refuse(f"{key} must be at least {least}, got {value}.")
-    for key, share in (("objective.delete", objective.delete), ("objective.hide", objective.hide)):
-        if not 0 <= share < 1:
-            refuse(f"{key} is a share of tokens, from 0 to below 1; got {share}.")
-    if model.dropout is not None and not 0 <= model.dropout < 1:
-        refuse(f"model.dropout must lie from 0 to below 1, got {model.dropout}.")
-    rates = [("optimizer.lr_scale", value) for value in optimizer.lr_scale.values()]
-    for key, rate in [
-        *rates,
-        ("optimizer.weight_decay", optimizer.weight_decay),
-        ("optimizer.clip", optimizer.clip),
-    ]:
-        if rate < 0:
-            refuse(f"{key} must not be negative, got {rate}.")
-    if recipe.seed >= 2**32:
-        refuse(f"seed must be below 2 ** 32, got {recipe.seed}.")
-    if optimizer.lr <= 0:
-        refuse(f"optimizer.lr must be above 0, got {optimizer.lr}.")
-    if len(optimizer.betas) != 2 or not all(0 <= beta < 1 for beta in optimizer.betas):
-        refuse(f"optimizer.betas must be two numbers from 0 to below 1, got {optimizer.betas}.")
-    if optimizer.batch_tokens < data.max_tokens:
-        refuse(
-            f"optimizer.batch_tokens ({optimizer.batch_tokens}) must hold at least one document of "
-            f"data.max_tokens ({data.max_tokens})."
-        )
-    if data.min_tokens > data.max_tokens:
-        refuse(f"data.min_tokens ({data.min_tokens}) is above data.max_tokens ({data.max_tokens}).")
-    if optimizer.warmup_steps > optimizer.steps:
-        refuse(f"optimizer.warmup_steps ({optimizer.warmup_steps}) is above optimizer.steps.")
-    for key, value in (("save_every", report.save_every), ("evaluate_every", report.evaluate_every)):
-        if value % report.log_every:
-            # A resumed run could not repeat the averages of an interval it saw only half of.
-            refuse(f"report.{key} ({value}) must be a multiple of report.log_every ({report.log_every}).")
-    if objective.name == "denoise" and not objective.delete:
-        refuse("objective 'denoise' needs objective.delete, the share of tokens to delete; TSDAE's is 0.6.")
-    if objective.name != "denoise" and objective.delete:
-        refuse(f"objective.delete goes with the objective 'denoise', not with {objective.name!r}.")
-    wanted = 2 if objective.name == "translate" else 1
-    if len(data.languages) != wanted:
-        refuse(f"objective {objective.name!r} needs {wanted} data.languages, got {data.languages}.")
-    for key, sources in (("data.train", data.train), ("data.dev", data.dev)):
-        if not sources:
-            refuse(f"{key} names no corpus.")
-        for source in sources:
-            check_source(source)

@@ -34,6 +34,7 @@ class Report:
         self.staging = out / ".unfinished"
         self.is_main = os.environ.get("RANK", "0") == "0"
         self.best_loss, self.best_step, self.without_better = math.inf, 0, 0
+        self.accuracy = "token_accuracy"  # what the share of targets that were hit is called
         self._counts: list[Tensor] = []
         self._interval = time.monotonic()
         self._last_line = 0.0
@@ -43,7 +44,7 @@ class Report:
     # ---------------------------------------------------------------- figures of an interval
 
     def count(self, correct: Tensor, targets: Tensor, tokens: Tensor) -> None:
-        """Add a batch: targets predicted right, all targets, source tokens."""
+        """Add a batch: targets that were hit, all targets, tokens that were encoded."""
         self._counts.append(torch.stack([correct, targets, tokens]))
 
     def pause(self, seconds: float) -> None:
@@ -56,7 +57,7 @@ class Report:
         seconds = time.monotonic() - self._interval
         self._counts, self._interval = [], time.monotonic()
         return {
-            "token_accuracy": correct / max(1.0, targets),
+            self.accuracy: correct / max(1.0, targets),
             "tokens": tokens,
             "tokens_per_second": tokens / max(seconds, 1e-9),
             "seconds": seconds,
@@ -88,7 +89,7 @@ class Report:
         """The live line: a bar on a terminal, a plain line now and then elsewhere."""
         pace = logs["seconds"] / max(1, step - self._logged)
         self._logged = step
-        shown = f"loss {logs['loss']:.4f}, token accuracy {logs['token_accuracy']:.1%}"
+        shown = f"loss {logs['loss']:.4f}, {self.accuracy.replace('_', ' ')} {logs[self.accuracy]:.1%}"
         speed = f"{logs['tokens_per_second']:,.0f} tokens/s"
         if sys.stderr.isatty():
             from tqdm import tqdm

@@ -11,7 +11,8 @@ from typing import Any
 from textnuggets.config import NuggetConfig
 from textnuggets.errors import BackboneError, CheckpointError, ConfigError, InputError, MissingExtraError
 from textnuggets.files import replacing
-from textnuggets.train.recipe import Recipe, read_recipe
+from textnuggets.train.reading import read_recipe
+from textnuggets.train.recipe import Recipe
 
 try:
     import accelerate
@@ -25,8 +26,10 @@ from transformers import TrainingArguments, set_seed
 from transformers.trainer_callback import PrinterCallback
 
 from textnuggets.model.modeling import NuggetModel
+from textnuggets.search.tokens import load_token_encoder
 from textnuggets.train import checkpoints
-from textnuggets.train.data import load_corpus, tokenizers_of
+from textnuggets.train.data import PackedCorpus, load_corpus, tokenizers_of
+from textnuggets.train.objectives import Decoding, Objective
 from textnuggets.train.reporting import Report, StopGently
 from textnuggets.train.trainer import STATE, NuggetTrainer
 
@@ -84,7 +87,9 @@ def train(recipe: Recipe, out: str | Path, resume: bool = False) -> Path:
         ]
     for name, corpus in zip(("train", "dev"), corpora, strict=True):
         report.say(f"{name}: {corpus}")
-    trainer = NuggetTrainer(model, recipe, arguments, corpora[0], corpora[1], report)
+    objective = make_objective(model, recipe, *corpora)
+    report.accuracy = objective.accuracy
+    trainer = NuggetTrainer(model, recipe, arguments, objective, report)
     stop = StopGently(report)
     trainer.remove_callback(PrinterCallback)
     trainer.add_callback(stop)
@@ -147,7 +152,7 @@ def _flat(tables: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 def build_model(recipe: Recipe) -> NuggetModel:
     """The model to train: a backbone made into one, or one that was trained before."""
     wanted = recipe.model
-    settings = ("ratio", "scorer_layer", "selector", "residual", "feedback", "freeze")
+    settings = ("ratio", "scorer_layer", "selector", "gather", "residual", "feedback", "freeze")
     if wanted.start is not None:
         model = NuggetModel.from_pretrained(wanted.start, dtype=torch.float32)
         model.config.ratio = wanted.ratio
@@ -161,12 +166,13 @@ def build_model(recipe: Recipe) -> NuggetModel:
         config = NuggetConfig(**{key: getattr(wanted, key) for key in settings})
         assert wanted.backbone is not None
         model = NuggetModel.from_backbone(wanted.backbone, config, dtype=torch.float32)
-    if not model.view.family.decodes:
+    decodes = recipe.objective.name != "similar"
+    if decodes and not model.view.family.decodes:
         raise BackboneError(
             f"the objective {recipe.objective.name!r} decodes, and {wanted.backbone or wanted.start!r} has no "
             f"decoder."
         )
-    if recipe.data.max_tokens > min(model.window, model.decoder_window):
+    if recipe.data.max_tokens > (min(model.window, model.decoder_window) if decodes else model.window):
         raise ConfigError(
             f"data.max_tokens is {recipe.data.max_tokens}, but the model takes {model.window} at most."
         )
@@ -191,6 +197,20 @@ def build_model(recipe: Recipe) -> NuggetModel:
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ConfigError("every part of the model is frozen: nothing is left to train.")
     return model
+
+
+def make_objective(model: NuggetModel, recipe: Recipe, train: PackedCorpus, dev: PackedCorpus) -> Objective:
+    """What the recipe's objective needs besides the model and its documents, and the objective."""
+    if recipe.objective.name != "similar":
+        return Decoding(model, recipe, train, dev)
+    from textnuggets.train.similar import Similar
+
+    teacher = None
+    if recipe.objective.distill:
+        name = recipe.objective.teacher or recipe.model.backbone or recipe.model.start
+        teacher = load_token_encoder(str(name)).requires_grad_(False)
+        teacher.to(model.device)  # type: ignore[arg-type]
+    return Similar(model, recipe, train, dev, teacher)
 
 
 def training_arguments(recipe: Recipe, out: Path) -> TrainingArguments:

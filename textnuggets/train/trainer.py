@@ -1,29 +1,24 @@
-"""Hugging Face's Trainer, with what nuggets need: ratios, sampled softmax, BLEU, lasting checkpoints."""
+"""Hugging Face's Trainer, with what nuggets need: an objective, figures by ratio, lasting checkpoints."""
 
 from __future__ import annotations
 
-import random
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.utils import gather_object
 from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainingArguments
 
 from textnuggets.files import put_in_place
-from textnuggets.model.loss import IGNORED, sample_classes
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.train import checkpoints
-from textnuggets.train.batching import Collator, Documents, TokenBatches
-from textnuggets.train.data import PackedCorpus
-from textnuggets.train.measuring import TeacherForced
+from textnuggets.train.objectives import Objective
 from textnuggets.train.recipe import Recipe
 from textnuggets.train.reporting import Report
 
@@ -39,60 +34,29 @@ class NuggetTrainer(Trainer):
         model: NuggetModel,
         recipe: Recipe,
         arguments: TrainingArguments,
-        train: PackedCorpus,
-        dev: PackedCorpus,
+        objective: Objective,
         report: Report,
     ) -> None:
         self.recipe, self.nugget_model, self.report = recipe, model, report
-        objective = recipe.objective
-        documents = Documents(train, objective.delete, model.tokenizer.all_special_ids, recipe.seed)
-        collator = Collator(model.pad_id)
+        self.objective: Objective = objective
         super().__init__(
             model=model,
             args=arguments,
-            train_dataset=documents,
-            eval_dataset=dev,
-            data_collator=collator,
-        )
-        self.dev, self.collate = dev, collator
-        self.dev_rows = random.Random(recipe.seed).sample(
-            range(len(dev)), min(len(dev), recipe.report.documents)
+            train_dataset=objective.dataset,
+            eval_dataset=objective.dev,
+            data_collator=objective.collate,
         )
 
-    # ---------------------------------------------------------------- data
+    # ---------------------------------------------------------------- data and one step
 
     def get_train_dataloader(self) -> DataLoader[Any]:
-        """The batches of the whole run; each process takes its own share of every one."""
-        assert isinstance(self.train_dataset, Documents)
-        optimizer = self.recipe.optimizer
+        """The batches of the whole run."""
         return DataLoader(
-            self.train_dataset,
-            batch_sampler=TokenBatches(
-                self.train_dataset.corpus.lengths,
-                optimizer.batch_tokens,
-                optimizer.steps,
-                self.recipe.seed,
-                optimizer.accumulate,
-                self.args.process_index,
-                self.args.world_size,
-            ),
-            collate_fn=self.data_collator,
+            self.objective.dataset,
+            batch_sampler=self.objective.batches(self.args.process_index, self.args.world_size),
+            collate_fn=self.objective.collate,
             num_workers=self.args.dataloader_num_workers,
         )
-
-    # ---------------------------------------------------------------- one step
-
-    def ratio_at(self, step: int) -> float:
-        """The ratio of a step, the same on every process and after resuming.
-
-        While it is annealed it falls from `anneal_from` to the drawn one, by the same factor each step.
-        """
-        objective = self.recipe.objective
-        drawn = random.Random(f"{self.recipe.seed} {step}").choice(self.recipe.ratios)
-        if step >= objective.anneal_steps:
-            return drawn
-        start = max(objective.anneal_from, drawn)
-        return start * (drawn / start) ** (step / objective.anneal_steps)
 
     def compute_loss(
         self,
@@ -101,37 +65,12 @@ class NuggetTrainer(Trainer):
         return_outputs: bool = False,
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
-        """The loss of decoding at this step's ratio; of all processes together it is a mean over tokens."""
-        step, objective = self.state.global_step, self.recipe.objective
-        labels = inputs["labels"]
-        options: dict[str, Any] = {"ratio": self.ratio_at(step), "num_items_in_batch": num_items_in_batch}
-        if objective.hide:
-            options["decoder_input_ids"] = self._hide(labels)
-        classes = None
-        if objective.sampled_softmax:
-            vocabulary = self.nugget_model.get_input_embeddings().num_embeddings
-            generator = torch.Generator().manual_seed(hash((self.recipe.seed, step)) % 2**63)
-            classes = sample_classes(labels, int(vocabulary), objective.sampled_softmax, generator)  # type: ignore[arg-type]
-            options["classes"] = classes
-        outputs = model(**inputs, **options)
-        # Gradients are averaged over processes, while the loss is divided by the targets of all of them.
-        loss = outputs.loss * self.accelerator.num_processes
-        targets = labels if classes is None else classes.place(labels)
-        counted = labels != IGNORED
-        self.report.count(
-            correct=(outputs.logits.detach().argmax(-1) == targets)[counted].sum(),
-            targets=counted.sum(),
-            tokens=inputs["attention_mask"].sum(),
+        """The objective's loss at this step."""
+        found = self.objective.step(
+            model, inputs, self.state.global_step, num_items_in_batch, self.accelerator.num_processes
         )
-        return (loss, outputs) if return_outputs else loss
-
-    def _hide(self, labels: Tensor) -> Tensor:
-        """The decoder's input with some tokens made unknown; never special ones, such as a language."""
-        tokenizer = self.nugget_model.tokenizer
-        shown = self.nugget_model.view.shift(labels)
-        special = torch.tensor(tokenizer.all_special_ids, device=shown.device)
-        hidden = torch.rand(shown.shape, device=shown.device) < self.recipe.objective.hide
-        return shown.masked_fill(hidden & ~torch.isin(shown, special), tokenizer.unk_token_id)
+        self.report.count(found.correct, found.targets, found.tokens)
+        return (found.loss, found.outputs) if return_outputs else found.loss
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         """AdamW, with a learning rate for each part the recipe names."""
@@ -167,47 +106,25 @@ class NuggetTrainer(Trainer):
                 self.report.write(self.state.global_step, logs)
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
-        """Loss, token accuracy and BLEU on the dev corpus at every ratio; the best model is kept."""
+        """Loss, accuracy and more on the dev corpus at every ratio; the best model is kept."""
         started = time.monotonic()
+        share = (self.args.process_index, self.args.world_size)
         ratios, metrics = self.recipe.report_ratios, {}
         with self.nugget_model.evaluating():
             for ratio in ratios:
-                found = TeacherForced.of(
-                    self.model,
-                    self.dev,
-                    self._own(self.dev_rows),
-                    {"ratio": ratio},
-                    self.collate,
-                    self.recipe.optimizer.batch_tokens,
-                )
-                loss, correct, targets = self.accelerator.reduce(torch.stack(found)).tolist()
+                sums = self.objective.measure(self.model, ratio, *share)  # type: ignore[arg-type]
+                loss, correct, targets = self.accelerator.reduce(sums).tolist()
                 metrics[f"eval_loss_r{ratio:g}"] = loss / targets
-                metrics[f"eval_token_accuracy_r{ratio:g}"] = correct / targets
-                if self.recipe.report.bleu_documents and not self.is_fsdp_enabled:
-                    metrics[f"eval_bleu_r{ratio:g}"] = self._bleu(ratio)
+                metrics[f"eval_{self.objective.accuracy}_r{ratio:g}"] = correct / targets
+                if not self.is_fsdp_enabled:  # these use the model itself, whose weights lie elsewhere then
+                    more = self.objective.measure_more(ratio, *share)
+                    metrics |= {f"eval_{name}_r{ratio:g}": value for name, value in more.items()}
         metrics["eval_loss"] = sum(metrics[f"eval_loss_r{ratio:g}"] for ratio in ratios) / len(ratios)
         self.report.pause(time.monotonic() - started)
         self.log(metrics)
         self._keep_best(metrics["eval_loss"])
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
-
-    def _own(self, rows: Sequence[int]) -> Sequence[int]:
-        """This process's share of some documents."""
-        return rows[self.args.process_index :: self.args.world_size]
-
-    def _bleu(self, ratio: float) -> float:
-        from sacrebleu.metrics.bleu import BLEU
-
-        rows = self._own(self.dev_rows[: self.recipe.report.bleu_documents])
-        pairs = self.dev.texts(rows)
-        model = self.nugget_model
-        nuggets = model.encode([source for source, _ in pairs], ratio=ratio, show_progress=False)
-        decoded = model.reconstruct(nuggets, num_beams=1, show_progress=False)
-        both = gather_object([(text, target) for text, (_, target) in zip(decoded, pairs, strict=True)])
-        language = self.recipe.data.languages[-1][:2]
-        bleu = BLEU(tokenize="zh" if language == "zh" else "13a")
-        return float(bleu.corpus_score([text for text, _ in both], [[target for _, target in both]]).score)
 
     def _keep_best(self, loss: float) -> None:
         """Write the model if it is the best so far; stop if it has not been for too long."""

@@ -1,0 +1,205 @@
+"""Learning similarity: pairs that belong together, batches that are hard, scores that learn."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+import textnuggets
+from tests.tiny import CORPUS, tiny_model, tiny_tokenizer
+from tests.train.setting import losses, make_setting, read_metrics
+from textnuggets.errors import ConfigError
+from textnuggets.search.tokens import load_token_encoder
+from textnuggets.train.data import load_corpus, tokenizers_of
+from textnuggets.train.reading import read_recipe
+from textnuggets.train.run import build_model, train
+from textnuggets.train.similar import PER_RECORD, PairBatches, Pairs, Records, contrastive_loss, similarity
+
+SIMILAR = [
+    "objective.name=similar",
+    "objective.ratios=[0.25, 0.5]",
+    "optimizer.batch_tokens=512",
+    "report.ratios=[0.25]",
+]
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("similar")
+    made = make_setting(folder, "bert")
+    articles = [
+        {
+            "sections": [
+                {"head": "", "paras": [CORPUS[i % 5]]},
+                {"head": "x", "paras": [CORPUS[(i + j) % 5] for j in (1, 2, 3)]},
+            ]
+        }
+        for i in range(12)
+    ]
+    (folder / "train.jsonl").write_text("".join(json.dumps(article) + "\n" for article in articles))
+    return made
+
+
+@pytest.fixture(scope="module")
+def corpus(recipe):
+    read = read_recipe(recipe, SIMILAR)
+    return load_corpus(read.data.train, read, tokenizers_of(build_model(read), read))
+
+
+def forward(model, texts, ratio=0.25):
+    batch = model.tokenizer(texts, return_tensors="pt", padding=True)
+    return model(batch.input_ids, batch.attention_mask, ratio=ratio)
+
+
+def test_similarity_is_the_maxsim_an_index_computes():
+    model = tiny_model("bert", gather="mean")
+    with torch.no_grad():
+        found = similarity(forward(model, CORPUS[:2]), forward(model, CORPUS))
+    expected = textnuggets.maxsim(model.encode(CORPUS[:2], ratio=0.25), model.encode(CORPUS, ratio=0.25))
+    assert np.abs(found.numpy() - expected).max() < 1e-5
+
+
+def test_the_scorer_learns_from_both_sides():
+    model = tiny_model("bert")
+    for query, document in ((0.25, 1.0), (1.0, 0.25)):
+        model.zero_grad()
+        found = similarity(forward(model, CORPUS, query), forward(model, CORPUS, document))
+        contrastive_loss(found, None, 0.05, 0.0).backward()
+        assert model.scorer.out.weight.grad.abs().max() > 0
+
+
+def test_a_score_rises_where_its_nugget_answers_right_and_falls_where_it_answers_wrong():
+    from textnuggets.model.outputs import NuggetOutput
+
+    def side(vectors, scores):
+        count = torch.arange(len(vectors[0])).expand(len(vectors), -1)
+        kept = torch.ones_like(count, dtype=torch.bool)
+        return NuggetOutput(nuggets=torch.tensor(vectors), positions=count, kept=kept, token_scores=scores)
+
+    scores = torch.zeros(2, 2, requires_grad=True)
+    # The first text of each side belongs together; the second document's first nugget wrongly answers it better.
+    query = side([[[1.0, 0.0]], [[0.0, 1.0]]], torch.zeros(2, 1))
+    documents = side([[[0.8, 0.6], [-1.0, 0.0]], [[1.0, 0.1], [0.0, 1.0]]], scores)
+    loss = contrastive_loss(similarity(query, documents), None, 0.5, 0.0)
+    loss.backward()
+    wanted = -scores.grad
+    assert wanted[0, 0] > 0 > wanted[1, 0]
+    assert wanted[0, 1] == 0  # answers nothing
+
+
+def test_a_teacher_that_agrees_adds_nothing_and_one_that_does_not_pulls():
+    scores = torch.tensor([[0.9, 0.1], [0.3, 0.6]])
+    assert contrastive_loss(scores, scores, 0.05, 1.0) == pytest.approx(0, abs=1e-5)
+    assert contrastive_loss(scores, scores.flip(0), 0.05, 1.0) > 1
+    plain = contrastive_loss(scores, None, 0.05, 0.0)
+    assert contrastive_loss(scores, scores.flip(0), 0.05, 0.0) == pytest.approx(float(plain))
+
+
+def test_a_batch_holds_documents_of_an_article_and_those_like_it(corpus):
+    records = Records(corpus)
+    assert len(records) == 12
+    # Articles 0, 5 and 10 are the same text: each is what BM25 finds for the others.
+    assert set(records.nearest[0][:2]) == {5, 10}
+    batches = list(PairBatches(records, 6, 4, seed=0))
+    assert [len(batch) for batch in batches] == [6] * 4
+    assert batches == list(PairBatches(records, 6, 4, seed=0))
+    assert batches != list(PairBatches(records, 6, 4, seed=1))
+    for batch in batches:
+        rows = [pair.row for pair in batch]
+        assert len(set(rows)) == len(rows)
+        numbers = corpus.records[rows].tolist()
+        assert max(numbers.count(number) for number in numbers) <= PER_RECORD
+        near = {numbers[0], *records.nearest[numbers[0]]}
+        assert sum(number in near for number in numbers) > 1
+        leads = [numbers[i] for i, pair in enumerate(batch) if pair.kind == "lead"]
+        assert len(set(leads)) == len(leads)
+
+
+def test_two_processes_have_batches_of_their_own(corpus):
+    records = Records(corpus)
+    alone = list(PairBatches(records, 4, 4, seed=0))
+    halves = [list(PairBatches(records, 4, 2, seed=0, process=i, processes=2)) for i in (0, 1)]
+    assert alone == [halves[0][0], halves[1][0], halves[0][1], halves[1][1]]
+
+
+def test_the_two_sides_of_a_pair_are_made_of_whole_sentences_of_the_document(corpus):
+    pairs, tokenizer = Pairs(corpus, tiny_tokenizer().all_special_ids), tiny_tokenizer()
+    kinds = set()
+    for batch in PairBatches(Records(corpus), 6, 20, seed=3):
+        for pair in batch:
+            kinds.add(pair.kind)
+            query, document = pairs[pair]
+            ((source, _),), ((lead, _),) = corpus.texts([pair.row]), corpus.texts([pair.partner])
+            for side, text in ((query, lead), (document, source)):
+                whole = corpus[pair.row if text is source else pair.partner].input_ids.tolist()
+                ids = side.input_ids.tolist()
+                assert ids[0] == whole[0]
+                assert ids[-1] == whole[-1]
+                assert len(ids) > 2
+                shown = tokenizer.decode(ids, skip_special_tokens=True)
+                kept = [s for s in CORPUS if s in shown]
+                if "empty" not in shown and kept:
+                    assert all(s in text for s in kept)
+                assert side.sentence_ends[-1] == len(ids) - 2
+            if pair.kind == "sentence" and len(corpus[pair.row].sentence_ends) > 1:
+                assert len(query.sentence_ends) == 1
+    assert kinds == {"views", "sentence", "lead"}
+
+
+def test_training_learns_to_tell_pairs_apart_and_resumes(recipe, tmp_path):
+    changes = [
+        *SIMILAR,
+        "optimizer.steps=12",
+        "report.keep=9",
+        "objective.distill=0.3",
+        "model.gather=mean",
+        "objective.query_ratios=[0.5, 1.0]",
+    ]
+    best = train(read_recipe(recipe, changes), tmp_path / "run")
+    found = losses(tmp_path / "run")
+    assert np.mean([found[i] for i in (10, 11, 12)]) < np.mean([found[i] for i in (1, 2, 3)])
+    assert all("accuracy" in record for record in read_metrics(tmp_path / "run") if "loss" in record)
+    assert any("eval_accuracy_r0.25" in record for record in read_metrics(tmp_path / "run"))
+    assert textnuggets.load(best).config.gather == "mean"
+    # As if another had been killed after step 6.
+    shutil.copytree(tmp_path / "run", tmp_path / "other")
+    for step in (9, 12):
+        shutil.rmtree(tmp_path / "other" / f"checkpoint-{step}")
+    train(read_recipe(recipe, changes), tmp_path / "other", resume=True)
+    assert losses(tmp_path / "other") == found
+
+
+def test_all_tokens_of_a_nugget_model_are_those_of_an_encoder_that_picks_none(tmp_path):
+    model = tiny_model("bert", gather="mean")
+    with torch.no_grad():
+        model.feedback.types.weight.normal_()
+    model.save_pretrained(tmp_path / "nuggets")
+    model.backbone.save_pretrained(tmp_path / "bare")
+    tiny_tokenizer().save_pretrained(tmp_path / "bare")
+    found, bare = (load_token_encoder(tmp_path / name).encode(CORPUS[0]) for name in ("nuggets", "bare"))
+    assert len(found) == found.token_count
+    assert np.abs(found.vectors - bare.vectors).max() < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("optimizer.batch_tokens=200", "must hold two pairs"),
+        ("objective.temperature=0.0", "temperature must be above 0"),
+        ("objective.distill=2.0", "distill must lie from 0 to 1"),
+        ("objective.teacher=x", "nothing to say"),
+        ("objective.hide=0.1", "does not go with the objective 'similar'"),
+    ],
+)
+def test_what_cannot_be_is_refused(recipe, change, message):
+    with pytest.raises(ConfigError, match=message):
+        read_recipe(recipe, [*SIMILAR, change])
+
+
+def test_settings_of_similar_go_with_no_other_objective(recipe):
+    with pytest.raises(ConfigError, match=r"objective\.distill does not go with"):
+        read_recipe(recipe, ["objective.distill=0.5"])

@@ -1,0 +1,77 @@
+"""Fewer vectors from all of a text's token vectors, without learning: what nuggets have to beat.
+
+Each takes `(n, d)` token vectors and how many are wanted, and returns `(k, d)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textnuggets.errors import MissingExtraError
+
+Array = NDArray[np.float32]
+Reduce = Callable[[Array, int], Array]
+
+
+def all_tokens(vectors: Array, k: int) -> Array:  # noqa: ARG001
+    """Every token: ColBERT, or the paper's ColBART."""
+    return vectors
+
+
+def mean(vectors: Array, k: int) -> Array:  # noqa: ARG001
+    """One vector, the mean of all."""
+    return vectors.mean(0, keepdims=True)
+
+
+def every(vectors: Array, k: int) -> Array:
+    """The last token of each of k equal chunks."""
+    return vectors[_edges(len(vectors), k)[1:] - 1]
+
+
+def random(vectors: Array, k: int) -> Array:
+    """k tokens, drawn anew for texts of another length and always the same for one text."""
+    chosen = np.random.default_rng([len(vectors), k]).choice(len(vectors), k, replace=False)
+    return vectors[np.sort(chosen)]
+
+
+def chunk_means(vectors: Array, k: int) -> Array:
+    """The mean of each of k equal chunks."""
+    edges = _edges(len(vectors), k)
+    return np.stack([vectors[start:end].mean(0) for start, end in pairwise(edges)])
+
+
+def ward(vectors: Array, k: int) -> Array:
+    """The means of k clusters of unit vectors, by Ward's method over cosine distances.
+
+    What sentence-transformers calls token pooling.
+    """
+    unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    if k >= len(unit):
+        return unit
+    try:
+        from scipy.cluster.hierarchy import fcluster, linkage
+        from scipy.spatial.distance import squareform
+    except ImportError as error:
+        raise MissingExtraError("scipy", "evaluate", "Ward clustering") from error
+    distances = squareform(np.clip(1 - unit @ unit.T, 0, 2), checks=False)
+    labels = fcluster(linkage(distances, method="ward"), k, criterion="maxclust")
+    return np.stack([unit[labels == label].mean(0) for label in np.unique(labels)])
+
+
+def _edges(n: int, k: int) -> NDArray[np.int64]:
+    """Where k equal chunks of n tokens begin and end."""
+    return np.arange(k + 1) * n // k
+
+
+REDUCTIONS: dict[str, Reduce] = {
+    "all": all_tokens,
+    "mean": mean,
+    "every": every,
+    "random": random,
+    "chunk_means": chunk_means,
+    "ward": ward,
+}

@@ -1,0 +1,127 @@
+"""Which document does a query belong to? Systems side by side on one task (the paper's section 6.1).
+
+Nothing but a score may help a system: candidates stand in random order, and a tie counts against it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textnuggets.errors import InputError, MissingExtraError
+from textnuggets.evaluate.results import software
+from textnuggets.evaluate.systems import make_system
+from textnuggets.evaluate.tasks import Task
+from textnuggets.progress import Progress
+from textnuggets.search.maxsim import SIMILARITIES
+
+MEASURES = {"reranking": ("RR", "Success@1"), "retrieval": ("nDCG@10", "R@100", "RR")}
+NAMES = {"RR": "MRR", "Success@1": "accuracy", "R@100": "Recall@100"}
+SAMPLES = 1000  # of the bootstrap
+
+
+def evaluate_similarity(
+    systems: Sequence[str],
+    task: Task,
+    similarity: str = "maxsim",
+    query_ratio: float | None = None,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Rank a task's documents by every system.
+
+    Args:
+        systems: Names, as `textnuggets.evaluate.systems` reads them.
+        task: From `read_task`.
+        similarity: Of vectors with vectors: maxsim, symmetric or matching.
+        query_ratio: Another ratio for the queries.
+        seed: Of the bootstrap; that of the candidates' order is `read_task`'s.
+    """
+    if similarity not in SIMILARITIES:
+        raise InputError(f"similarity must be one of {', '.join(SIMILARITIES)}; got {similarity!r}.")
+    rows = []
+    for name in systems:
+        system = make_system(name, SIMILARITIES[similarity], query_ratio)
+        scores = system.read(task.queries, task.documents)
+        found = []
+        with Progress(f"rank by {name}", len(task.queries)) as progress:
+            for query, (candidates, grades) in enumerate(zip(task.candidates, task.grades, strict=True)):
+                found.append(rank(scores(query, candidates), candidates, grades))
+                progress.add(1)
+        measured = measure(found, task.grades, MEASURES[task.kind])
+        rows.append(
+            {
+                "system": name,
+                "vectors": system.vectors,
+                **system.describe(),
+                "measures": {key: interval(values, seed) for key, values in measured.items()},
+            }
+        )
+    return {
+        "question": "similarity",
+        "settings": {"similarity": similarity, "task": task.name, "kind": task.kind, "samples": SAMPLES},
+        "data": [{"source": task.name, "sha256": task.sha256}],
+        "seed": seed,
+        **software("ir-measures", "bm25s"),
+        "queries": len(task.queries),
+        "documents": len(task.documents),
+        "results": rows,
+    }
+
+
+def rank(scores: NDArray[np.floating], candidates: Sequence[int], grades: dict[int, int]) -> list[int]:
+    """Candidates, best first; of those with equal scores, the better one last."""
+    if not np.isfinite(scores).all():
+        raise InputError("a similarity is not a finite number: the model's vectors are damaged.")
+    worth = np.array([grades.get(candidate, 0) for candidate in candidates])
+    order = np.lexsort((worth, -np.asarray(scores, dtype=np.float64)))
+    return [candidates[i] for i in order]
+
+
+def measure(
+    rankings: Sequence[Sequence[int]], grades: Sequence[dict[int, int]], names: Sequence[str]
+) -> dict[str, NDArray[np.float64]]:
+    """`(queries,)` of every measure, by `ir_measures`."""
+    try:
+        import ir_measures
+    except ImportError as error:
+        raise MissingExtraError("ir-measures", "evaluate", "a ranking measure") from error
+    qrels = {str(q): {str(d): grade for d, grade in judged.items()} for q, judged in enumerate(grades)}
+    run = {
+        str(q): {str(d): float(len(ranking) - place) for place, d in enumerate(ranking)}
+        for q, ranking in enumerate(rankings)
+    }
+    measures = {ir_measures.parse_measure(name): name for name in names}
+    values = {name: np.zeros(len(rankings)) for name in names}
+    for metric in ir_measures.iter_calc(list(measures), qrels, run):
+        values[measures[metric.measure]][int(metric.query_id)] = metric.value
+    return values
+
+
+def interval(values: NDArray[np.float64], seed: int) -> dict[str, float]:
+    """The mean in percent, and where 95% of means of resampled queries lie."""
+    random = np.random.default_rng(seed)
+    means = values[random.integers(len(values), size=(SAMPLES, len(values)))].mean(1)
+    low, high = np.percentile(means, [2.5, 97.5])
+    return {"mean": 100 * float(values.mean()), "low": 100 * float(low), "high": 100 * float(high)}
+
+
+def to_markdown(results: dict[str, Any]) -> str:
+    """One table for all systems."""
+    names = list(results["results"][0]["measures"])
+    heads = [NAMES.get(name, name) for name in names]
+    lines = [f"| system | vectors a document | {' | '.join(heads)} |", "|---|---|" + "---|" * len(heads)]
+    for row in results["results"]:
+        cells = [f"{m['mean']:.1f} ({m['low']:.1f} to {m['high']:.1f})" for m in row["measures"].values()]
+        vectors = "" if row["vectors"] is None else f"{row['vectors']:.1f}"
+        lines.append(f"| {row['system']} | {vectors} | {' | '.join(cells)} |")
+    settings = results["settings"]
+    lines += [
+        "",
+        f"{settings['task']}: {results['queries']:,} queries, {results['documents']:,} documents, similarity "
+        f"{settings['similarity']}. In brackets 95% intervals, {settings['samples']:,} samples of the queries; "
+        f"candidates shuffled by seed {results['seed']}, ties against the system.",
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,163 @@
+"""What can be compared, by name: `bm25`, or `MODEL[:METHOD][@RATIO]`.
+
+    bm25                         words, by BM25
+    search                       the nuggets of a model, at its own ratio
+    search@0.05                  at another
+    all-MiniLM-L6-v2:all         every token of an encoder
+    all-MiniLM-L6-v2:ward@0.1    as many vectors as nuggets at that ratio, by a rule
+
+METHOD is one of `reducing.REDUCTIONS`, or `chunking` or `sentences` (the paper's two rules).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textnuggets.bulk import fingerprint
+from textnuggets.config import check_ratio
+from textnuggets.errors import InputError
+from textnuggets.evaluate.reducing import REDUCTIONS
+from textnuggets.model.checkpoint import load
+from textnuggets.model.modeling import NuggetModel
+from textnuggets.model.nuggets import Nuggets
+from textnuggets.model.selection import get_selector, nugget_count
+from textnuggets.progress import Progress
+from textnuggets.search.bm25 import BM25
+from textnuggets.search.maxsim import Similarity
+from textnuggets.search.tokens import load_token_encoder
+
+RULES = {"chunking": "chunking", "sentences": "sentence_boundary"}  # methods that are selectors of ours
+
+Scores = Callable[[int, Sequence[int]], NDArray[np.float32]]  # a query and documents -> how well they fit
+
+
+class System(ABC):
+    """Something that says how well documents fit a query."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.vectors: float | None = None
+        """Vectors a document, on average, once it has read them."""
+
+    @abstractmethod
+    def read(self, queries: Sequence[str], documents: Sequence[str]) -> Scores:
+        """Take in the texts; returns what scores them, by number."""
+
+    def describe(self) -> dict[str, Any]:
+        """What the figures of this system depend on."""
+        return {}
+
+
+class Words(System):
+    """BM25 over the documents."""
+
+    def read(self, queries: Sequence[str], documents: Sequence[str]) -> Scores:
+        """Index the documents."""
+        engine = BM25(documents)
+
+        def scores(query: int, chosen: Sequence[int]) -> NDArray[np.float32]:
+            return engine.scores(queries[query])[np.asarray(chosen)]
+
+        return scores
+
+
+class Vectors(System):
+    """Vectors of texts, compared by a similarity."""
+
+    def __init__(self, name: str, similarity: Similarity, query_ratio: float | None) -> None:
+        super().__init__(name)
+        model, method, ratio = _parse(name)
+        self.model_name, self.method, self.similarity = model, method, similarity
+        self.model = _load(model, method)
+        self.ratio = self.model.config.ratio if ratio is None else ratio
+        self.query_ratio = query_ratio or self.ratio
+
+    def read(self, queries: Sequence[str], documents: Sequence[str]) -> Scores:
+        """Encode everything once."""
+        found = self._encode(documents, self.ratio)
+        asked = self._encode(queries, self.query_ratio)
+        self.vectors = float(np.mean([len(item) for item in found]))
+
+        def scores(query: int, chosen: Sequence[int]) -> NDArray[np.float32]:
+            return self.similarity(asked[query], [found[i] for i in chosen])
+
+        return scores
+
+    def _encode(self, texts: Sequence[str], ratio: float) -> list[NDArray[np.float32]]:
+        if self.method not in REDUCTIONS:
+            return [nuggets.vectors for nuggets in _encode(self.model, self.name, texts, ratio)]
+        reduce = REDUCTIONS[self.method]
+        return [
+            # As many as nuggets would be, window by window.
+            reduce(nuggets.vectors, sum(nugget_count(int(n), ratio) for n in nuggets.windows[:, 1]))
+            for nuggets in _all_tokens(self.model_name, tuple(texts))
+        ]
+
+    def describe(self) -> dict[str, Any]:
+        """The weights and how they were used."""
+        return {
+            "weights": fingerprint(self.model),
+            "backbone": self.model.view.config.model_type,
+            "method": self.method or "nuggets",
+            "ratio": self.ratio,
+            "query_ratio": self.query_ratio,
+        }
+
+
+@lru_cache(maxsize=4)
+def _load(name: str, method: str | None) -> NuggetModel:
+    if method is None:
+        return load(name)
+    model = load_token_encoder(name)
+    if method in RULES:
+        model.config.selector = RULES[method]
+        model.selector = get_selector(RULES[method])
+    return model
+
+
+@lru_cache(maxsize=2)  # documents and queries, for all that is made of the same token vectors
+def _all_tokens(name: str, texts: tuple[str, ...]) -> list[Nuggets]:
+    return list(_encode(_load(name, "all"), name, texts, None))
+
+
+def _encode(model: NuggetModel, name: str, texts: Sequence[str], ratio: float | None) -> Iterator[Nuggets]:
+    with Progress(f"encode by {name}", len(texts)) as progress:
+        for nuggets in model.encode_iter(texts, ratio=ratio):
+            progress.add(1)
+            yield nuggets
+
+
+def _parse(name: str) -> tuple[str, str | None, float | None]:
+    """Model, method and ratio of a name."""
+    rest, at, ratio = name.rpartition("@")
+    if not at:
+        rest, ratio = name, ""
+    model, colon, method = rest.rpartition(":")
+    if not colon or Path(rest).exists():
+        model, method = rest, ""
+    known = [*REDUCTIONS, *RULES]
+    if method and method not in known:
+        raise InputError(f"{name}: no method {method!r}; there are {', '.join(known)}.")
+    try:
+        number = float(ratio) if at else None
+    except ValueError as error:
+        raise InputError(f"{name}: {ratio!r} is no ratio.") from error
+    return model, method or None, None if number is None else check_ratio(number)
+
+
+def make_system(name: str, similarity: Similarity, query_ratio: float | None = None) -> System:
+    """The system of a name, as above; models are loaded.
+
+    Args:
+        name: `bm25`, or `MODEL[:METHOD][@RATIO]`.
+        similarity: Of vectors with vectors.
+        query_ratio: Another ratio for the queries, whose vectors take no room in an index.
+    """
+    return Words(name) if name == "bm25" else Vectors(name, similarity, query_ratio)

@@ -1,0 +1,179 @@
+"""Tasks of similarity, read from folders: which of some documents does a query belong to?
+
+Two layouts are known by their files, each of which may be gzipped:
+
+    docs.txt (id TAB text), task.jsonl ({"source", "candidates", "answer"})   one right candidate of several
+    corpus.jsonl, queries.jsonl ({"id", "text"}), qrels.tsv (query, document, grade)   retrieval
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from textnuggets.errors import InputError
+from textnuggets.text.documents import decode_utf8, parse_json_object, raise_bad_line, read_lines
+
+
+@dataclass
+class Task:
+    """Queries, documents, and for each query which documents are ranked and how good each of them is."""
+
+    name: str
+    kind: str
+    """`reranking` (a few candidates, one of them right) or `retrieval` (all documents)."""
+    queries: list[str]
+    documents: list[str]
+    candidates: list[list[int]]
+    """For each query, numbers of documents, in an order that says nothing."""
+    grades: list[dict[int, int]]
+    """For each query, the grade of documents that are worth anything; higher is better."""
+    sha256: str
+
+    def head(self, count: int | None) -> Task:
+        """The first queries alone."""
+        if count is None:
+            return self
+        parts = (self.queries[:count], self.documents, self.candidates[:count], self.grades[:count])
+        return Task(self.name, self.kind, *parts, self.sha256)
+
+
+def read_task(
+    folder: str | Path, seed: int = 0, grades: Mapping[int, int] | None = None, lowercase: bool = False
+) -> Task:
+    """A task from its folder.
+
+    Args:
+        folder: With the files of one of the two layouts.
+        seed: Decides the order of candidates: files often have the answer first.
+        grades: What the grades of qrels.tsv mean, higher being better; those not named are left out.
+        lowercase: For collections in capitals.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder of a task.")
+    if _find(folder, "task.jsonl") is not None:
+        task = _read_reranking(folder, random.Random(seed))
+    elif _find(folder, "qrels.tsv") is not None:
+        task = _read_retrieval(folder, grades)
+    else:
+        raise InputError(
+            f"{folder}: neither task.jsonl and docs.txt nor corpus.jsonl, queries.jsonl and qrels.tsv."
+        )
+    if not task.queries:
+        raise InputError(f"{folder}: no query has a right answer among its documents.")
+    if lowercase:
+        task.queries = [text.lower() for text in task.queries]
+        task.documents = [text.lower() for text in task.documents]
+    return task
+
+
+def _find(folder: Path, name: str) -> Path | None:
+    return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
+
+
+def _open(folder: Path, name: str) -> Path:
+    path = _find(folder, name)
+    if path is None:
+        raise InputError(f"{folder}: {name} is missing.")
+    return path
+
+
+def _json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every record with its place."""
+
+    def parse(line: bytes, number: int) -> tuple[str, dict[str, Any]]:
+        return f"{path}, line {number}", parse_json_object(line)
+
+    return read_lines(path, parse, raise_bad_line)
+
+
+def _tabbed(path: Path, columns: int) -> Iterator[tuple[str, list[str]]]:
+    """The columns of every line with its place; further tabs belong to the last column."""
+
+    def parse(line: bytes, number: int) -> tuple[str, list[str]]:
+        fields = decode_utf8(line).rstrip("\r\n").split("\t", columns - 1)
+        if len(fields) != columns:
+            raise InputError(f"{columns} columns with tabs between them are needed, found {len(fields)}.")
+        return f"{path}, line {number}", fields
+
+    return read_lines(path, parse, raise_bad_line)
+
+
+def _read_reranking(folder: Path, order: random.Random) -> Task:
+    docs, lines = _open(folder, "docs.txt"), _open(folder, "task.jsonl")
+    texts = dict(fields for _, fields in _tabbed(docs, 2))
+    numbers: dict[str, int] = {}
+    queries: list[str] = []
+    candidates: list[list[int]] = []
+    grades: list[dict[int, int]] = []
+    for place, record in _json_lines(lines):
+        try:
+            source, ids, answer = record["source"], list(record["candidates"]), int(record["answer"])
+            right = ids[answer]
+            for name in (source, *ids):
+                texts[name]
+        except (KeyError, TypeError, IndexError, ValueError) as error:
+            raise InputError(
+                f"{place}: source, candidates and answer do not fit docs.txt ({error!r})."
+            ) from error
+        order.shuffle(ids)
+        queries.append(texts[source])
+        candidates.append([numbers.setdefault(name, len(numbers)) for name in ids])
+        grades.append({numbers[right]: 1})
+    documents = [texts[name] for name in numbers]
+    return Task(folder.name, "reranking", queries, documents, candidates, grades, _digest(docs, lines))
+
+
+def _read_retrieval(folder: Path, meaning: Mapping[int, int] | None) -> Task:
+    files = [_open(folder, name) for name in ("corpus.jsonl", "queries.jsonl", "qrels.tsv")]
+    numbers: dict[str, int] = {}
+    documents: list[str] = []
+    for place, record in _json_lines(files[0]):
+        numbers[_text(place, record, "id")] = len(documents)
+        title = str(record.get("title") or "")
+        documents.append(f"{title} {_text(place, record, 'text')}".strip())
+    judged: dict[str, dict[int, int]] = {}
+    for line, (place, fields) in enumerate(_tabbed(files[2], 3)):
+        try:
+            grade = int(fields[2])
+        except ValueError as error:
+            if not line:  # a heading
+                continue
+            raise InputError(f"{place}: the grade {fields[2]!r} is not a whole number.") from error
+        if meaning is not None:
+            grade = meaning.get(grade, 0)
+        if grade > 0 and fields[1] in numbers:
+            judged.setdefault(fields[0], {})[numbers[fields[1]]] = grade
+    queries = {
+        _text(place, record, "id"): _text(place, record, "text") for place, record in _json_lines(files[1])
+    }
+    kept = [name for name in queries if name in judged]
+    everything = list(range(len(documents)))
+    return Task(
+        name=folder.name,
+        kind="retrieval",
+        queries=[queries[name] for name in kept],
+        documents=documents,
+        candidates=[everything] * len(kept),
+        grades=[judged[name] for name in kept],
+        sha256=_digest(*files),
+    )
+
+
+def _text(place: str, record: dict[str, Any], field: str) -> str:
+    value = record.get(field)
+    if not isinstance(value, str):
+        raise InputError(f"{place}: the field {field!r} must be a string, got {value!r}.")
+    return value
+
+
+def _digest(*files: Path) -> str:
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
