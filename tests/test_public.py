@@ -12,7 +12,7 @@ import textnuggets
 
 def test_the_public_names_are_these_and_all_resolve():
     assert set(dir(textnuggets)) == {
-        "NuggetConfig", "NuggetModel", "Nuggets", "TextnuggetsError", "__version__",
+        "NuggetConfig", "NuggetIndex", "NuggetModel", "Nuggets", "TextnuggetsError", "__version__",
         "load", "load_nuggets", "maxsim", "save_nuggets",
     }  # fmt: skip
     for name in textnuggets.__all__:

@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     from textnuggets.model.modeling import NuggetModel
     from textnuggets.model.nuggets import Nuggets
     from textnuggets.model.storage import load_nuggets, save_nuggets
+    from textnuggets.search.index import NuggetIndex
     from textnuggets.search.maxsim import maxsim
 
 _HOMES = {
     "NuggetConfig": "textnuggets.config",
+    "NuggetIndex": "textnuggets.search.index",
     "NuggetModel": "textnuggets.model.modeling",
     "Nuggets": "textnuggets.model.nuggets",
     "TextnuggetsError": "textnuggets.errors",
@@ -39,6 +41,7 @@ _HOMES = {
 
 __all__ = [
     "NuggetConfig",
+    "NuggetIndex",
     "NuggetModel",
     "Nuggets",
     "TextnuggetsError",

@@ -23,6 +23,7 @@ from textnuggets.errors import ConfigError, InputError
 from textnuggets.fidelity import check_fidelity, encode_to_fidelity
 from textnuggets.files import check_output, replacing
 from textnuggets.model.encoding import Budget, encode_stream
+from textnuggets.model.identity import fingerprint
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.storage import METADATA_KEY, nugget_schema, read_metadata, to_table, write_parquet
 from textnuggets.progress import Progress
@@ -107,18 +108,6 @@ def encode_to_parquet(
     folder.rename(done)
     shutil.rmtree(done)
     return rows
-
-
-def fingerprint(model: NuggetModel) -> str:
-    """A few digits that change with the weights, whatever the model's folder is called.
-
-    Of every tensor about a thousand values are taken: training moves them all.
-    """
-    digest = blake2b(digest_size=8)
-    for key, value in model.state_dict().items():
-        sample = value.detach().flatten()[:: max(1, value.numel() // 1024)]
-        digest.update(f"{key} {tuple(value.shape)}".encode() + sample.float().cpu().numpy().tobytes())
-    return digest.hexdigest()
 
 
 def _part_name(number: int) -> str:
@@ -210,7 +199,7 @@ def _tag(schema: pa.Schema, digests: list[bytes]) -> pa.Schema:
 def _digest(documents: Iterable[Document]) -> bytes:
     digest = blake2b(digest_size=16)
     for document in documents:
-        for field in document:
+        for field in (document.id, document.text):
             data = field.encode("utf-8", "surrogatepass")
             digest.update(len(data).to_bytes(8, "little") + data)
     return digest.hexdigest().encode()

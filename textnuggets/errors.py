@@ -4,6 +4,7 @@
     ├── ConfigError          a setting that cannot be (also a ValueError)
     ├── BackboneError        an architecture or attention that cannot carry nuggets (ValueError)
     ├── CheckpointError      a saved model that is not there or not whole (OSError)
+    ├── IndexFileError       an index that is missing, damaged, in use or of another model (OSError)
     ├── InputError           a text, line or file that cannot be read (ValueError)
     └── MissingExtraError    an optional dependency that is not installed (ImportError)
 
@@ -28,6 +29,10 @@ class BackboneError(TextnuggetsError, ValueError):
 
 class CheckpointError(TextnuggetsError, OSError):
     """A saved nugget model that is missing, incomplete or of another kind."""
+
+
+class IndexFileError(TextnuggetsError, OSError):
+    """An index that cannot be opened, read or written."""
 
 
 class InputError(TextnuggetsError, ValueError):

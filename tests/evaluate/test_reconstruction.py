@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from tests.tiny import CORPUS
-from textnuggets.bulk import fingerprint
 from textnuggets.evaluate.reconstruction import evaluate_reconstruction
+from textnuggets.model.identity import fingerprint
 
 
 @pytest.fixture

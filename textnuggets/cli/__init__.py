@@ -13,8 +13,10 @@ from textnuggets.cli.data import app as data
 from textnuggets.cli.encode import encode
 from textnuggets.cli.evaluate import app as evaluate
 from textnuggets.cli.highlight import highlight
+from textnuggets.cli.index import app as index
 from textnuggets.cli.reconstruct import reconstruct
 from textnuggets.cli.report import report
+from textnuggets.cli.search import search
 from textnuggets.cli.train import train
 from textnuggets.cli.trim import trim
 from textnuggets.errors import TextnuggetsError
@@ -28,6 +30,8 @@ app = typer.Typer(
 app.command()(encode)
 app.command()(reconstruct)
 app.command()(highlight)
+app.add_typer(index, name="index")
+app.command()(search)
 app.command()(train)
 app.command()(trim)
 app.add_typer(data, name="data")

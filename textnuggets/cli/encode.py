@@ -55,13 +55,14 @@ def encode(
     loaded = load_model(model)
 
     from textnuggets.bulk import encode_to_parquet
+    from textnuggets.model.identity import lasting_name
 
     try:
         rows = encode_to_parquet(
             loaded,
             documents,
             out,
-            name=_lasting_name(model),
+            name=lasting_name(model),
             ratio=ratio,
             dtype=dtype,
             batch_size=batch_size,
@@ -74,10 +75,3 @@ def encode(
         raise typer.Exit(130) from None
     skipped = f"; {bad:,} bad lines skipped" if bad else ""
     print(f"{out}: {rows:,} texts{skipped}", file=sys.stderr)
-
-
-def _lasting_name(model: str | None) -> str:
-    """What the file calls the model: a folder by its whole path, so that it is found from elsewhere."""
-    if model is None:
-        return "default"
-    return str(Path(model).resolve()) if Path(model).is_dir() else model

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from textnuggets import __version__
-from textnuggets.bulk import fingerprint
 from textnuggets.files import replacing
+from textnuggets.model.identity import fingerprint
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.text.corpora import check_source
 from textnuggets.train.data import PackedCorpus, load_corpus, tokenizers_of

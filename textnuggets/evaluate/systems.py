@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textnuggets.bulk import fingerprint
 from textnuggets.config import check_ratio
 from textnuggets.errors import InputError
 from textnuggets.evaluate.reducing import REDUCTIONS
 from textnuggets.model.checkpoint import load
+from textnuggets.model.identity import fingerprint
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.nuggets import Nuggets
 from textnuggets.model.selection import get_selector, nugget_count

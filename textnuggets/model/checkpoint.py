@@ -24,7 +24,7 @@ def load(name: str | Path | None = None, device: str | None = None, **options: A
     """A nugget model that is ready to use.
 
     Args:
-        name: A folder or hub id; None is the model that comes with the package.
+        name: A folder or hub id, or the name of a model that comes with the package; None is `default`.
         device: Where it runs; a GPU if there is one, by default.
         options: For transformers' `from_pretrained`: `dtype`, `attn_implementation`, ...
     """
@@ -32,13 +32,12 @@ def load(name: str | Path | None = None, device: str | None = None, **options: A
 
     from textnuggets.model.modeling import NuggetModel
 
+    name = find_shipped("default" if name is None else str(name)) or name
     if name is None:
-        name = SHIPPED / "default"
-        if not name.is_dir():
-            raise CheckpointError(
-                "no checkpoint comes with this version of textnuggets yet: give load() a folder or "
-                "hub id of a nugget model, or start one with NuggetModel.from_backbone()."
-            )
+        raise CheckpointError(
+            "no checkpoint comes with this version of textnuggets yet: give load() a folder or "
+            "hub id of a nugget model, or start one with NuggetModel.from_backbone()."
+        )
     if "device_map" in options:
         if device is not None:
             raise ConfigError("give load() a device or a device_map, not both.")
@@ -47,6 +46,14 @@ def load(name: str | Path | None = None, device: str | None = None, **options: A
     found = torch.accelerator.current_accelerator(check_available=True)
     model.to(device or found or "cpu")  # type: ignore[arg-type]
     return model
+
+
+def find_shipped(name: str) -> Path | None:
+    """The folder of a model that comes with the package; a folder of one's own by that name goes first."""
+    if "/" in name or (Path(name) / "config.json").is_file():
+        return None
+    folder = SHIPPED / name
+    return folder if (folder / "config.json").is_file() else None
 
 
 def load_config(name: str, **hub: Any) -> PreTrainedConfig:

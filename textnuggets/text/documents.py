@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from textnuggets.errors import InputError
 
+COLLECTED = (".txt", ".md", ".jsonl", ".jsonl.gz", ".parquet")  # what is taken from a folder
 FORMATS = ".txt, .jsonl or .parquet (the first two also .gz), or '-' for standard input"
 
 
@@ -24,6 +25,8 @@ class Document(NamedTuple):
 
     id: str
     text: str
+    metadata: dict[str, Any] | None = None
+    """The other fields of its line, if there are any."""
 
 
 BadLine = Callable[[InputError], None]
@@ -56,6 +59,34 @@ def read_documents(source: str, on_bad: BadLine = raise_bad_line) -> Iterator[Do
     if kind == ".parquet":
         return _parquet(path, on_bad)
     return read_lines(path, _json_line if kind == ".jsonl" else _plain_line, on_bad)
+
+
+def read_collection(source: str, on_bad: BadLine = raise_bad_line) -> Iterator[Document]:
+    """Stream the documents of a file, or of all files of a folder and its folders, in order.
+
+    In a folder a .txt or .md file is one document, named by its path; .jsonl and .parquet files hold several,
+    whose ids are their own if they have any, else path and line.
+    """
+    folder = Path(source)
+    if not folder.is_dir():
+        return read_documents(source, on_bad)
+    files = [file for file in sorted(folder.rglob("*")) if file.is_file() and file.name.endswith(COLLECTED)]
+    if not files:
+        raise InputError(f"{source}: the folder holds no {', '.join(COLLECTED)} file.")
+    return chain.from_iterable(_collected(file, folder, on_bad) for file in files)
+
+
+def _collected(file: Path, folder: Path, on_bad: BadLine) -> Iterator[Document]:
+    name = file.relative_to(folder).as_posix()
+    if file.suffix in (".txt", ".md"):
+        try:
+            yield Document(name, decode_utf8(file.read_bytes()).removeprefix("\ufeff"))
+        except InputError as error:
+            on_bad(InputError(f"{file}: {error}"))
+        return
+    for document in read_documents(str(file), on_bad):
+        # An id that is nothing but a line number is not one's own.
+        yield document._replace(id=f"{name}:{document.id}") if document.id.isdigit() else document
 
 
 Parsed = TypeVar("Parsed")
@@ -129,7 +160,8 @@ def _json_line(line: bytes, number: int) -> Document:
         raise InputError(f"the field 'id' is {type(name).__name__}; it must be a string or number.")
     if not (is_unicode(text) and is_unicode(str(name))):  # "\ud800" is valid JSON, but no text
         raise InputError("half a surrogate pair stands alone, so it is no Unicode text.")
-    return Document(str(name), text)
+    rest = {key: value for key, value in record.items() if key not in ("id", "text")}
+    return Document(str(name), text, rest or None)
 
 
 def is_unicode(text: str) -> bool:

@@ -1,0 +1,388 @@
+"""An index: documents in and out, where they matched, and that nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from tests.tiny import CORPUS, tiny_model
+from textnuggets import NuggetIndex, maxsim
+from textnuggets.cli import main
+from textnuggets.errors import ConfigError, IndexFileError, InputError
+from textnuggets.search import server
+from textnuggets.search.layout import pack_layout, unpack_layout
+
+IDS = [f"doc-{i}" for i in range(5)]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A tiny encoder that was saved, so that an index can name it."""
+    from textnuggets import load
+
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    tiny_model("bert").save_pretrained(folder)
+    return load(folder)
+
+
+@pytest.fixture(params=["disk", "server"])
+def index(request, model, tmp_path, monkeypatch):
+    if request.param == "disk":
+        made = NuggetIndex.create(tmp_path / "index", model, ratio=0.2)
+    else:
+        client = server.connect(":memory:")
+        monkeypatch.setattr(server, "connect", lambda *_: client)
+        made = NuggetIndex.create("http://localhost:6333/nuggets", model, ratio=0.2)
+    with made:
+        yield made
+
+
+def test_an_index_finds_what_maxsim_ranks_first(index, model):
+    index.add(IDS, CORPUS)
+    assert len(index) == 5
+    for number, text in enumerate(CORPUS):
+        hits = index.search(text, k=5)
+        assert hits[0].id == IDS[number]
+        expected = np.sort(maxsim(model.encode(text, ratio=0.2), model.encode(CORPUS, ratio=0.2)))[::-1]
+        assert [hit.score for hit in hits] == pytest.approx(expected.tolist(), abs=2e-3)  # float16 is stored
+
+
+def test_a_hit_says_which_stretch_answered_each_nugget_of_the_query(index, model):
+    index.add(IDS, CORPUS)
+    query = CORPUS[1]
+    (hit,) = index.search(query, k=1)
+    nuggets = model.encode(query, ratio=0.2)
+    assert [match.query for match in hit.matches] == [tuple(s) for s in nuggets.segments.tolist()]
+    # The query is the document: every nugget is answered by itself.
+    for match in hit.matches:
+        assert match.document == match.query
+        assert match.score == pytest.approx(1, abs=2e-3)
+    assert hit.text == query
+    assert not hit.regenerated
+
+
+def test_adding_again_replaces_and_what_is_unchanged_is_left_alone(index, monkeypatch):
+    assert index.add(IDS, CORPUS) == (5, 0)
+    encoded = []
+    encode = type(index.model).encode
+    monkeypatch.setattr(type(index.model), "encode", lambda *a, **k: encoded.append(a[1]) or encode(*a, **k))
+    assert index.add(IDS, [*CORPUS[:4], "Something else."]) == (1, 4)
+    assert encoded == [["Something else."]]
+    assert len(index) == 5
+    assert index.search("Something else.", k=1)[0].text == "Something else."
+    assert index.add(["a", "a"], ["first", "second"]) == (1, 1)
+    assert {hit.text for hit in index.search("second", k=9) if hit.id == "a"} == {"second"}
+
+
+def test_metadata_can_be_filtered_by(index):
+    years = [
+        {"year": 1990 + i, "tag": "even" if i % 2 == 0 else "odd", "ok": i > 2, "x": 0.5 * i}
+        for i in range(5)
+    ]
+    index.add(IDS, CORPUS, years)
+
+    def found(**wanted):
+        return sorted(hit.id for hit in index.search(CORPUS[0], k=9, filter=wanted))
+
+    assert found(year=1991) == ["doc-1"]
+    assert found(year="1991") == ["doc-1"]
+    assert found(tag="even") == ["doc-0", "doc-2", "doc-4"]
+    assert found(tag="even", year=1992) == ["doc-2"]
+    assert found(ok=True) == found(ok="true") == ["doc-3", "doc-4"]
+    assert found(x=1.5) == found(x="1.5") == ["doc-3"]
+    assert found(tag="none") == []
+    index.add(["list"], ["A list."], [{"a.b": ["x", 2], "c": {"d": 1}, "e": None, "f": 3.0}])
+    assert found(**{"a.b": "x"}) == found(**{"a.b": 2}) == found(e="null") == found(f=3) == ["list"]
+    assert index.search(CORPUS[3], k=1)[0].metadata == years[3]
+
+
+def test_deleted_documents_are_not_found(index):
+    index.add(IDS, CORPUS)
+    assert index.delete(["doc-1", "doc-9"]) == ["doc-9"]
+    assert len(index) == 4
+    assert "doc-1" not in [hit.id for hit in index.search(CORPUS[1], k=9)]
+
+
+@pytest.mark.parametrize("query", ["", "  \n ", None])
+def test_a_query_of_nothing_is_an_error(index, query):
+    with pytest.raises(InputError, match="the query is empty"):
+        index.search(query)
+
+
+def test_what_cannot_be_stored_is_named_and_loses_nothing(index):
+    index.add(IDS[:1], CORPUS[:1])
+    for ids, texts, metadata, message in (
+        (["b"], [3], None, "that of 'b' is int"),
+        ([""], ["text"], None, "ids must be strings that are not empty"),
+        (["b"], ["text"], [{"x": object()}], "metadata of 'b' is not what JSON can hold"),
+        (["b"], ["text"], [{"x": float("nan")}], "metadata of 'b' is not what JSON can hold"),
+    ):
+        with pytest.raises(InputError, match=message):
+            index.add(ids, texts, metadata)
+    with pytest.raises(ConfigError, match="k must be a whole number"):
+        index.search("text", k=0)
+    assert len(index) == 1
+
+
+# -------------------------------------------------------------------- on disk
+
+
+@pytest.mark.parametrize(("dtype", "error"), [("float32", 1e-5), ("float16", 2e-3), ("int8", 3e-2)])
+def test_vectors_are_stored_as_asked_for(model, tmp_path, dtype, error):
+    with NuggetIndex.create(tmp_path / "index", model, ratio=0.2, dtype=dtype) as index:
+        index.add(IDS, CORPUS)
+        assert index.search(CORPUS[0], k=1)[0].score == pytest.approx(1, abs=error)
+    with NuggetIndex.open(tmp_path / "index") as index:
+        assert index.info()["dtype"] == dtype
+        assert [hit.id for hit in index.search(CORPUS[2], k=1)] == ["doc-2"]
+
+
+def test_an_index_opens_again_with_the_model_it_names(model, tmp_path):
+    with NuggetIndex.create(tmp_path / "index", model, ratio=0.2) as index:
+        index.add(IDS, CORPUS, [{"n": i} for i in range(5)])
+        before = index.search(CORPUS[0])
+    with NuggetIndex.open(tmp_path / "index") as index:
+        assert index.search(CORPUS[0]) == before
+
+
+def test_another_model_is_refused_with_both_names(model, tmp_path):
+    NuggetIndex.create(tmp_path / "index", model).close()
+    other = tiny_model("bert", scorer_layer=2)
+    other.config.name_or_path = "other-model"
+    with pytest.raises(IndexFileError, match=r"built with .*tiny.*'other-model' has other weights"):
+        NuggetIndex.open(tmp_path / "index", other)
+
+
+def test_text_that_is_not_stored_is_regenerated_and_marked(copier, tmp_path):
+    with NuggetIndex.create(tmp_path / "index", copier, store_text=False) as index:
+        index.add(IDS, CORPUS)
+        (hit,) = index.search(CORPUS[0], k=1)
+        assert hit.regenerated
+        assert hit.text == CORPUS[0]
+    assert CORPUS[0][:20].encode() not in b"".join(f.read_bytes() for f in tmp_path.rglob("*") if f.is_file())
+
+
+def test_text_of_an_encoder_alone_is_not_made_up(model, tmp_path):
+    with NuggetIndex.create(tmp_path / "index", model, store_text=False) as index:
+        index.add(IDS, CORPUS)
+        (hit,) = index.search(CORPUS[0], k=1)
+        assert hit.text is None
+        assert not hit.regenerated
+        assert hit.matches
+
+
+def bytes_of(folder: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in folder.rglob("*") if file.is_file())
+
+
+def test_deleted_and_replaced_texts_are_gone_from_the_disk_after_compacting(model, tmp_path):
+    with NuggetIndex.create(tmp_path / "index", model) as index:
+        index.add(IDS, CORPUS)
+        index.add(["secret", "changed"], ["The password is Sesame42.", "Old words: Xyzzy17."])
+        index.add(["changed"], ["New words."])
+        index.delete(["secret"])
+        before = sorted(hit.id for hit in index.search("words", k=20))
+        index.compact()
+        assert sorted(hit.id for hit in index.search("words", k=20)) == before
+        assert len(index) == 6
+    for word in (b"Sesame42", b"Xyzzy17", b"secret"):
+        assert word not in bytes_of(tmp_path / "index")
+    assert b"New words." in bytes_of(tmp_path / "index")
+    assert len(list((tmp_path / "index").glob("engine-*"))) == 1
+
+
+def test_an_interrupted_compaction_leaves_the_index_as_it_was(model, tmp_path, monkeypatch):
+    from textnuggets.search import edge
+
+    with NuggetIndex.create(tmp_path / "index", model) as index:
+        index.add(IDS, CORPUS)
+
+        def fail(*_):
+            raise IndexFileError("disk full")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(edge.EdgeEngine, "optimize", fail)
+            with pytest.raises(IndexFileError, match="disk full"):
+                index.compact()
+        assert len(index) == 5
+        index.add(["more"], ["More."])
+    (tmp_path / "index" / "engine-7").mkdir()  # what a killed one leaves behind
+    with NuggetIndex.open(tmp_path / "index") as index:
+        assert len(index) == 6
+    assert [p.name for p in (tmp_path / "index").glob("engine-*")] == ["engine-1"]
+
+
+def test_an_index_in_use_is_not_opened_twice(model, tmp_path):
+    # Another process holds the lock; it is dead when the index can be opened again.
+    folder = tmp_path / "index"
+    NuggetIndex.create(folder, model).close()
+    name = str(folder / ".lock")
+    code = (
+        f"import filelock; lock = filelock.FileLock({name!r}); lock.acquire(); print(1, flush=True); input()"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdin=-1, stdout=-1) as other:
+        other.stdout.readline()
+        with pytest.raises(IndexFileError, match="is open in another process"):
+            NuggetIndex.open(folder)
+        other.kill()
+    NuggetIndex.open(folder).close()
+
+
+@pytest.mark.parametrize("damage", ["no manifest", "other format", "not JSON", "no vectors", "truncated"])
+def test_a_damaged_index_is_named(model, tmp_path, damage):
+    folder = tmp_path / "index"
+    with NuggetIndex.create(folder, model) as index:
+        index.add(IDS, CORPUS)
+    manifest = folder / "index.json"
+    if damage == "no manifest":
+        manifest.unlink()
+    elif damage == "other format":
+        manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "format": 9}))
+    elif damage == "not JSON":
+        manifest.write_text("{")
+    elif damage == "no vectors":
+        shutil.rmtree(folder / "engine-1")
+    else:
+        for file in (folder / "engine-1").rglob("segment.json"):
+            file.write_text("{")
+    with pytest.raises(IndexFileError, match="index"):
+        NuggetIndex.open(folder)
+
+
+def test_a_place_that_is_taken_is_not_overwritten(model, tmp_path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "file").write_text("mine")
+    with pytest.raises(IndexFileError, match="is there already"):
+        NuggetIndex.create(tmp_path / "there", model)
+    with pytest.raises(ConfigError, match="dtype must be one of float32, float16, int8"):
+        NuggetIndex.create(tmp_path / "new", model, dtype="float8")
+    with pytest.raises(ConfigError, match="http://host:6333/collection"):
+        NuggetIndex.create("http://localhost:6333", model)
+
+
+def test_a_layout_comes_back_as_it_was(copier):
+    nuggets = copier.encode(" ".join(CORPUS))
+    norms = np.linalg.norm(nuggets.vectors, axis=1)
+    again = unpack_layout(pack_layout(nuggets, norms), nuggets.vectors / norms[:, None])
+    for name in ("scores", "positions", "spans", "windows"):
+        assert (getattr(again, name) == getattr(nuggets, name)).all()
+    assert np.abs(again.vectors - nuggets.vectors).max() < 1e-5
+    assert copier.reconstruct(again, num_beams=1) == copier.reconstruct(nuggets, num_beams=1)
+    for broken in ("", "x", pack_layout(nuggets, norms)[:-8]):
+        with pytest.raises(IndexFileError, match="damaged"):
+            unpack_layout(broken, nuggets.vectors)
+
+
+# -------------------------------------------------------------------- the commands
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """The command line in this process: importing torch anew takes seconds."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["textnuggets", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return Finished(ended.value.code or 0, out, err)
+
+    return run
+
+
+class Finished(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Documents as people have them: files in folders."""
+    folder = tmp_path_factory.mktemp("docs")
+    (folder / "a").mkdir()
+    (folder / "a" / "cat.txt").write_text(CORPUS[0])
+    (folder / "rain.md").write_text(CORPUS[1])
+    lines = [{"id": "letter", "text": CORPUS[2], "year": 1999}, {"text": CORPUS[3]}]
+    (folder / "more.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (folder / "ignored.bin").write_bytes(b"\x00")
+    return folder
+
+
+def test_a_folder_is_indexed_searched_reduced_and_searched_again(run, model, folder, tmp_path):
+    place, name = tmp_path / "index", model.config.name_or_path
+    built = run("index", folder, "-o", place, "--model", name, "--ratio", "0.2")
+    assert built.returncode == 0, built.stderr
+    assert "4 documents written, 4 in all" in built.stderr
+    again = run("index", folder, "-o", place, "--model", name, "--ratio", "0.2")
+    assert "0 documents written, 4 were there already" in again.stderr
+    found = run("search", place, CORPUS[0], "-k", "2")
+    assert found.stdout.startswith("1. a/cat.txt  1.0")
+    assert "[" in found.stdout
+    lines = run("search", place, CORPUS[2], "--filter", "year=1999", "--json").stdout.splitlines()
+    assert [json.loads(line)["id"] for line in lines] == ["letter"]
+    assert json.loads(lines[0])["matches"][0]["document"]
+    assert json.loads(run("index", "info", place).stdout)["documents"] == 4
+    deleted = run("index", "delete", place, "letter", "nobody")
+    assert deleted.returncode == 2
+    assert "has no document 'nobody'" in deleted.stderr
+    (tmp_path / "new.txt").write_text("A new line.\n")
+    assert "1 documents written, 4 in all" in run("index", "add", place, tmp_path / "new.txt").stderr
+    assert "MB now" in run("index", "compact", place).stderr
+    assert "letter" not in run("search", place, CORPUS[2]).stdout
+
+
+def test_wrong_commands_say_what_is_wrong_in_one_line(run, model, folder, tmp_path):
+    place, name = tmp_path / "index", model.config.name_or_path
+    run("index", folder, "-o", place, "--model", name)
+    for arguments, message in (
+        (["index", tmp_path / "none", "-o", place, "--model", name], "cannot tell what is in it"),
+        (
+            ["index", folder, "-o", place, "--model", name, "--dtype", "int8"],
+            "was begun with dtype = 'float16'",
+        ),
+        (["index", folder, "-o", tmp_path / "x", "--model", tmp_path / "none"], "cannot load"),
+        (["index", folder], "out"),
+        (["index", "info", tmp_path / "nowhere"], "is no index"),
+        (["search", place, " "], "the query is empty"),
+        (["search", place, "x", "--filter", "year"], "write it as key=value"),
+    ):
+        failed = run(*arguments)
+        assert failed.returncode == 2, failed.stderr
+        assert message in failed.stderr
+        assert "Traceback" not in failed.stderr
+        assert failed.stderr.strip().count("\n") == 0
+
+
+def test_a_killed_build_has_all_it_reported_and_goes_on(run, model, tmp_path):
+    lines = [json.dumps({"id": f"d{i}", "text": CORPUS[i % 5] + f" {i}"}) + "\n" for i in range(3000)]
+    (tmp_path / "docs.jsonl").write_text("".join(lines))
+    place = tmp_path / "index"
+    arguments = ["index", tmp_path / "docs.jsonl", "-o", place, "--model", model.config.name_or_path]
+    command = [sys.executable, "-m", "textnuggets", *map(str, arguments)]
+    with (tmp_path / "err").open("w") as err:
+        process = subprocess.Popen(command, stderr=err, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        manifest, started = place / "index.json", time.monotonic()
+        while not manifest.is_file() and process.poll() is None and time.monotonic() - started < 60:
+            time.sleep(0.02)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    with NuggetIndex.open(place) as index:
+        there = len(index)
+        assert there < 3000
+        assert there % 128 == 0  # whole batches
+    done = run(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert "3,000 in all" in done.stderr
+    assert there == 0 or f"{there:,} were there already" in done.stderr

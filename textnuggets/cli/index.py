@@ -1,0 +1,174 @@
+"""textnuggets index: build an index of documents, and look after it.
+
+`textnuggets index DOCS -o PLACE` builds; the other commands take the place of the index first.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from textnuggets.errors import InputError
+
+if TYPE_CHECKING:
+    from textnuggets.search.index import NuggetIndex
+    from textnuggets.text.documents import Document
+
+
+class BuildByDefault(TyperGroup):
+    """`index DOCS` means `index build DOCS`."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Whatever is no command is what to build from."""
+        if args and args[0] not in self.commands:
+            args = ["build", *args]
+        return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Options may stand before DOCS, too."""
+        if args and args[0] not in (*self.commands, "--help"):
+            args = ["build", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(cls=BuildByDefault, rich_markup_mode=None)
+
+Place = Annotated[
+    str, typer.Argument(metavar="INDEX", help="Folder of the index, or http://host:6333/collection.")
+]
+Docs = Annotated[
+    str,
+    typer.Argument(
+        help="A folder of .txt, .md, .jsonl or .parquet files, or one file; '-' for standard input. In a folder "
+        "a .txt or .md file is one document; alone, a .txt file has one a line."
+    ),
+]
+Key = Annotated[str | None, typer.Option("--api-key", envvar="QDRANT_API_KEY", help="For a server.")]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Report lines that cannot be read, and go on.")]
+
+
+@app.callback()
+def _root() -> None:
+    """Build an index of documents (textnuggets index DOCS -o INDEX), and look after it."""
+
+
+@app.command()
+def build(
+    docs: Docs,
+    out: Annotated[
+        str, typer.Option("--out", "-o", help="Folder of the index, or http://host:6333/collection.")
+    ],
+    model: Annotated[
+        str, typer.Option("--model", help="Folder, hub id or name of a nugget model.")
+    ] = "search",
+    ratio: Annotated[
+        float | None, typer.Option(help="Compression ratio; the model's own by default.")
+    ] = None,
+    query_ratio: Annotated[float | None, typer.Option(help="That of queries; by default the same.")] = None,
+    dtype: Annotated[str, typer.Option(help="Of the stored vectors: float32, float16 or int8.")] = "float16",
+    store_text: Annotated[
+        bool, typer.Option("--store-text/--no-store-text", help="Whether texts are kept beside the vectors.")
+    ] = True,
+    skip_bad: SkipBad = False,
+    api_key: Key = None,
+) -> None:
+    """Index documents. Interrupted, the same command goes on where it was."""
+    documents = _read(docs, skip_bad)
+
+    from textnuggets.cli.options import load_model
+    from textnuggets.model.identity import lasting_name
+    from textnuggets.search.index import NuggetIndex
+
+    loaded = load_model(model)
+    if NuggetIndex.exists(out, api_key):
+        index = NuggetIndex.open(out, loaded, api_key)
+        _check_settings(index, ratio, query_ratio, dtype, store_text)
+    else:
+        index = NuggetIndex.create(
+            out, loaded, ratio, query_ratio, dtype, store_text, lasting_name(model), api_key
+        )
+    with index:
+        _add(index, documents)
+
+
+@app.command()
+def add(index: Place, docs: Docs, skip_bad: SkipBad = False, api_key: Key = None) -> None:
+    """Add documents, in place of those with the same ids."""
+    documents = _read(docs, skip_bad)
+    with _open(index, api_key) as opened:
+        _add(opened, documents)
+
+
+@app.command()
+def delete(
+    index: Place,
+    ids: Annotated[list[str], typer.Argument(help="Ids of the documents to forget.")],
+    api_key: Key = None,
+) -> None:
+    """Forget documents; 'compact' then removes them from the disk."""
+    with _open(index, api_key) as opened:
+        unknown = opened.delete(ids)
+        print(f"{index}: {len(ids) - len(unknown):,} deleted, {len(opened):,} left", file=sys.stderr)
+    if unknown:
+        raise InputError(f"{index} has no document {', '.join(map(repr, unknown))}.")
+
+
+@app.command()
+def compact(index: Place, api_key: Key = None) -> None:
+    """Write the index anew, without what was deleted or replaced."""
+    with _open(index, api_key) as opened:
+        before = opened.info().get("bytes", 0)
+        opened.compact(show_progress=True)
+        after = opened.info().get("bytes", 0)
+    print(f"{index}: {before / 1e6:,.1f} MB before, {after / 1e6:,.1f} MB now", file=sys.stderr)
+
+
+@app.command()
+def info(index: Place, api_key: Key = None) -> None:
+    """What an index is and how much it holds, as JSON."""
+    with _open(index, api_key) as opened:
+        print(json.dumps(opened.info(), indent=1))
+
+
+def _open(place: str, api_key: str | None) -> NuggetIndex:
+    from textnuggets.cli.options import quiet_transformers
+    from textnuggets.search.index import NuggetIndex
+
+    quiet_transformers()
+    return NuggetIndex.open(place, api_key=api_key)
+
+
+def _read(docs: str, skip_bad: bool) -> Iterator[Document]:
+    from textnuggets.text.documents import raise_bad_line, read_collection
+
+    def report(error: InputError) -> None:
+        print(f"skipped: {error}", file=sys.stderr)
+
+    return read_collection(docs, report if skip_bad else raise_bad_line)
+
+
+def _add(index: NuggetIndex, documents: Iterator[Document]) -> None:
+    try:
+        done = index.add_documents(documents, show_progress=True)
+    except KeyboardInterrupt:
+        print("interrupted: what is done is kept; the same command goes on.", file=sys.stderr)
+        raise typer.Exit(130) from None
+    same = f", {done.unchanged:,} were there already" if done.unchanged else ""
+    print(f"{index.place}: {done.written:,} documents written{same}, {len(index):,} in all", file=sys.stderr)
+
+
+def _check_settings(
+    index: NuggetIndex, ratio: float | None, query_ratio: float | None, dtype: str, store_text: bool
+) -> None:
+    """Whether an index that is there is the one that was asked for."""
+    there = index.manifest
+    wanted = {"ratio": ratio, "query_ratio": query_ratio, "dtype": dtype, "store_text": store_text}
+    for key, value in wanted.items():
+        if value is not None and getattr(there, key) != value:
+            index.close()
+            raise InputError(f"{index.place} was begun with {key} = {getattr(there, key)!r}, not {value!r}.")

@@ -1,0 +1,36 @@
+"""Which weights made these vectors?"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from pathlib import Path
+
+from textnuggets.model.modeling import NuggetModel
+
+SETTINGS = (
+    "scorer_layer",
+    "selector",
+    "gather",
+    "feedback",
+    "window",
+)  # what decides vectors besides weights
+
+
+def fingerprint(model: NuggetModel) -> str:
+    """A few digits that change with whatever changes the vectors, and not with the name of the model's folder.
+
+    Of every tensor about a thousand values are taken: training moves them all.
+    """
+    digest = blake2b(digest_size=8)
+    digest.update(repr([getattr(model.config, key) for key in SETTINGS]).encode())
+    for key, value in model.state_dict().items():
+        sample = value.detach().flatten()[:: max(1, value.numel() // 1024)]
+        digest.update(f"{key} {tuple(value.shape)}".encode() + sample.float().cpu().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def lasting_name(name: str | None) -> str:
+    """What files call a model: a folder by its whole path, so that it is found from elsewhere."""
+    if name is None:
+        return "default"
+    return str(Path(name).resolve()) if Path(name).is_dir() else name

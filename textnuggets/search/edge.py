@@ -1,0 +1,140 @@
+"""Qdrant Edge: the engine inside this process, one folder on disk, exact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textnuggets.errors import IndexFileError, MissingExtraError
+from textnuggets.search.engine import Engine, Found, Stored, point_id
+
+try:
+    import qdrant_edge as qdrant
+except ImportError as error:
+    raise MissingExtraError("qdrant-edge-py", "search", "an index on disk") from error
+
+PAGE = 256  # documents read at a time
+DATATYPES = {
+    "float32": qdrant.VectorStorageDatatype.Float32,
+    "float16": qdrant.VectorStorageDatatype.Float16,
+    "int8": qdrant.VectorStorageDatatype.Turbo8,  # eight bits a number, after a rotation
+}
+Result = TypeVar("Result")
+
+
+class EdgeEngine(Engine):
+    """A folder of Qdrant Edge's own files."""
+
+    def __init__(self, folder: Path, shard: Any) -> None:
+        self.folder, self._shard = folder, shard
+
+    @classmethod
+    def create(cls, folder: Path, size: int, dtype: str) -> EdgeEngine:
+        """An empty engine for vectors of `size` dimensions."""
+        vectors = qdrant.EdgeVectorParams(
+            size=size,
+            distance=qdrant.Distance.Dot,
+            multivector_config=qdrant.MultiVectorConfig(qdrant.MultiVectorComparator.MaxSim),
+            datatype=DATATYPES[dtype],
+            # No graph: every document is looked at, so that nothing is missed.
+            hnsw_config=qdrant.HnswIndexConfig(m=0, ef_construct=16, full_scan_threshold=0),
+        )
+        # Without a log of its own: what is flushed is safe, and nothing deleted lives on in it.
+        config = qdrant.EdgeConfig(vectors=vectors, wal_enabled=False)
+        folder.mkdir(parents=True)
+        return cls(folder, _try(folder, lambda: qdrant.EdgeShard.create(str(folder), config)))
+
+    @classmethod
+    def open(cls, folder: Path) -> EdgeEngine:
+        """The engine of a folder."""
+        return cls(folder, _try(folder, lambda: qdrant.EdgeShard.load(str(folder))))
+
+    def put(self, documents: Sequence[Stored]) -> None:
+        """Write, and wait for the disk."""
+        points = [
+            qdrant.Point(point_id(item.id), item.vectors.tolist(), {"id": item.id, **item.payload})
+            for item in documents
+        ]
+        self._update(qdrant.UpdateOperation.upsert_points(points))
+
+    def find(self, query: NDArray[np.float32], k: int, labels: Sequence[str]) -> list[Found]:
+        """Look at every document that the filter lets through."""
+        request = qdrant.QueryRequest(
+            query=qdrant.Query.Nearest(query.tolist()),
+            limit=k,
+            filter=_filter(labels),
+            with_vector=True,
+            with_payload=True,
+        )
+        points = _try(self.folder, lambda: self._shard.query(request))
+        return [Found(_stored(point), point.score) for point in points]
+
+    def get(self, ids: Sequence[str], with_vectors: bool = False) -> list[Stored]:
+        """By id."""
+        points = [point_id(name) for name in ids]
+        records = _try(
+            self.folder, lambda: self._shard.retrieve(points, with_payload=True, with_vector=with_vectors)
+        )
+        return [_stored(record) for record in records]
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Forget documents; their bytes go when the index is compacted."""
+        self._update(qdrant.UpdateOperation.delete_points([point_id(name) for name in ids]))
+
+    def documents(self) -> Iterator[Stored]:
+        """All of them, a page at a time."""
+        offset = None
+        while True:
+            request = qdrant.ScrollRequest(offset=offset, limit=PAGE, with_payload=True, with_vector=True)
+            records, offset = _try(self.folder, lambda request=request: self._shard.scroll(request))  # type: ignore[misc]
+            yield from map(_stored, records)
+            if offset is None:
+                return
+
+    def count(self) -> int:
+        """Of documents."""
+        return int(_try(self.folder, lambda: self._shard.count(qdrant.CountRequest(exact=True))))
+
+    def optimize(self) -> None:
+        """Merge what was written in parts."""
+        _try(self.folder, self._shard.optimize)
+        _try(self.folder, self._shard.flush)
+
+    def close(self) -> None:
+        """Close the files."""
+        _try(self.folder, self._shard.close)
+
+    def _update(self, operation: Any) -> None:
+        _try(self.folder, lambda: self._shard.update(operation))
+        _try(self.folder, self._shard.flush)
+
+
+def _try(folder: Path, action: Callable[[], Result]) -> Result:
+    """Whatever the engine raises, as one error that names the folder."""
+    try:
+        return action()
+    except BaseException as error:
+        # Its panics are no Exceptions.
+        if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
+            raise
+        reason = str(error).strip().split("\n")[0] or type(error).__name__
+        raise IndexFileError(f"{folder}: {reason}") from error
+
+
+def _stored(point: Any) -> Stored:
+    payload = dict(point.payload or {})
+    vector = point.vector.get("") if isinstance(point.vector, dict) else point.vector
+    vectors = np.zeros((0, 0), np.float32) if vector is None else np.asarray(vector, dtype=np.float32)
+    return Stored(str(payload.pop("id")), vectors, payload)
+
+
+def _filter(labels: Sequence[str]) -> Any:
+    if not labels:
+        return None
+    return qdrant.Filter(
+        must=[qdrant.FieldCondition(key="labels", match=qdrant.MatchValue(value=label)) for label in labels]
+    )

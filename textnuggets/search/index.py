@@ -1,0 +1,495 @@
+"""NuggetIndex: documents as nuggets, found by mean-MaxSim, with the place that matched.
+
+    index = NuggetIndex.create("my-index", model)
+    index.add(["a", "b"], ["Some text.", "Another."], [{"year": 1999}, {}])
+    index.search("text", k=10, filter={"year": 1999})
+
+On disk an index is a folder: `index.json`, which says what it is, and the engine's own files in the folder
+that `index.json` names. On a server it is a collection: `http://host:6333/collection`.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+from urllib.parse import urlparse
+
+import numpy as np
+from filelock import FileLock, Timeout
+from numpy.typing import NDArray
+
+from textnuggets import __version__
+from textnuggets.config import check_count, check_ratio
+from textnuggets.errors import ConfigError, IndexFileError, InputError
+from textnuggets.files import replacing
+from textnuggets.model.checkpoint import load
+from textnuggets.model.identity import fingerprint
+from textnuggets.model.modeling import NuggetModel
+from textnuggets.model.nuggets import Nuggets
+from textnuggets.progress import Progress
+from textnuggets.search.engine import DTYPES, Engine, Stored, labels_of
+from textnuggets.search.layout import pack_layout, unpack_layout
+from textnuggets.text.documents import Document
+
+FORMAT = 1
+MANIFEST = "index.json"
+BATCH = 128  # documents that are written, and then reported, together
+
+
+@dataclass
+class Manifest:
+    """What an index is: `index.json`, or the metadata of a collection."""
+
+    format: int
+    version: str
+    model: str
+    """Folder or name of the model."""
+    fingerprint: str
+    """Of its weights."""
+    ratio: float
+    query_ratio: float
+    dimensions: int
+    dtype: str
+    """Of the stored vectors: float32, float16 or int8."""
+    store_text: bool
+    engine: str
+    """The folder of the engine's files."""
+
+    @classmethod
+    def read(cls, found: Any, place: str) -> Manifest:
+        """From JSON, checked."""
+        try:
+            if found["format"] != FORMAT:
+                raise IndexFileError(
+                    f"{place} is an index of format {found['format']}; this version reads format {FORMAT}."
+                )
+            return cls(**found)
+        except (KeyError, TypeError) as error:
+            raise IndexFileError(f"{place} is no index of nuggets ({error}).") from error
+
+
+class Match(NamedTuple):
+    """What answered one nugget of the query."""
+
+    query: tuple[int, int]
+    """The stretch of the query that the nugget closes."""
+    document: tuple[int, int]
+    """The stretch of the document that answered it best."""
+    score: float
+    """Their cosine."""
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A document that was found."""
+
+    id: str
+    score: float
+    """Mean-MaxSim: the mean over the query's nuggets of the best cosine."""
+    matches: list[Match]
+    metadata: dict[str, Any]
+    text: str | None
+    """The text, if it was stored or could be regenerated."""
+    regenerated: bool = False
+    """Whether the text was decoded from the vectors, and so may differ from the original."""
+
+
+class Added(NamedTuple):
+    """What came of adding documents."""
+
+    written: int
+    unchanged: int
+    """Were there already, with the same text and metadata."""
+
+
+class NuggetIndex:
+    """Documents as nuggets in an engine."""
+
+    def __init__(
+        self, place: str, manifest: Manifest, model: NuggetModel, engine: Engine, lock: FileLock | None
+    ) -> None:
+        self.place, self.manifest, self.model = place, manifest, model
+        self._engine, self._lock = engine, lock
+
+    # ---------------------------------------------------------------- making, opening, closing
+
+    @classmethod
+    def create(
+        cls,
+        place: str | Path,
+        model: NuggetModel,
+        ratio: float | None = None,
+        query_ratio: float | None = None,
+        dtype: str = "float16",
+        store_text: bool = True,
+        model_name: str | None = None,
+        api_key: str | None = None,
+    ) -> Self:
+        """A new, empty index.
+
+        Args:
+            place: A folder that is not there yet, or `http://host:port/collection`.
+            model: What encodes documents and queries.
+            ratio: Compression ratio of the documents; the model's own by default.
+            query_ratio: That of the queries, whose vectors take no room; by default the same.
+            dtype: Of the stored vectors: float32, float16 or int8.
+            store_text: Whether texts are kept beside the vectors.
+            model_name: By which name `open` finds the model again; by default the folder it was loaded from.
+            api_key: For a server.
+        """
+        if dtype not in DTYPES:
+            raise ConfigError(f"dtype must be one of {', '.join(DTYPES)}; got {dtype!r}.")
+        ratio = check_ratio(model.config.ratio if ratio is None else ratio)
+        manifest = Manifest(
+            format=FORMAT,
+            version=__version__,
+            model=model_name or str(model.config.name_or_path or "unnamed"),
+            fingerprint=fingerprint(model),
+            ratio=ratio,
+            query_ratio=check_ratio(ratio if query_ratio is None else query_ratio),
+            dimensions=model.value.out_features,
+            dtype=dtype,
+            store_text=store_text,
+            engine="engine-1",
+        )
+        if _is_address(place):
+            return cls._create_on_server(str(place), model, manifest, api_key)
+        folder = Path(place)
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise IndexFileError(f"{folder} is there already: open it, or name another folder.")
+
+        from textnuggets.search.edge import EdgeEngine
+
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = _lock(folder)
+        engine = EdgeEngine.create(folder / manifest.engine, manifest.dimensions, dtype)
+        _write_manifest(folder, manifest)  # last: a folder without it is no index
+        return cls(str(folder), manifest, model, engine, lock)
+
+    @classmethod
+    def _create_on_server(
+        cls, place: str, model: NuggetModel, manifest: Manifest, api_key: str | None
+    ) -> Self:
+        from textnuggets.search.server import ServerEngine, connect
+
+        url, collection = _address(place)
+        client = connect(url, api_key)
+        if ServerEngine(client, collection).exists():
+            raise IndexFileError(f"{place} is there already: open it, or name another collection.")
+        about = asdict(manifest)
+        engine = ServerEngine.create(client, collection, manifest.dimensions, manifest.dtype, about)
+        return cls(place, manifest, model, engine, None)
+
+    @classmethod
+    def exists(cls, place: str | Path, api_key: str | None = None) -> bool:
+        """Whether there is an index."""
+        if not _is_address(place):
+            return (Path(place) / MANIFEST).is_file()
+        from textnuggets.search.server import ServerEngine, connect
+
+        url, collection = _address(str(place))
+        return ServerEngine(connect(url, api_key), collection).exists()
+
+    @classmethod
+    def open(cls, place: str | Path, model: NuggetModel | None = None, api_key: str | None = None) -> Self:
+        """An index that is there.
+
+        Args:
+            place: Its folder, or `http://host:port/collection`.
+            model: The model it was built with; loaded by the name the index has for it by default.
+            api_key: For a server.
+        """
+        engine: Engine
+        if _is_address(place):
+            from textnuggets.search.server import ServerEngine, connect
+
+            url, collection = _address(str(place))
+            server = ServerEngine(connect(url, api_key), collection)
+            if not server.exists():
+                raise IndexFileError(f"{place}: the server has no such collection.")
+            manifest = Manifest.read(server.about(), str(place))
+            return cls(str(place), manifest, _fitting(manifest, model, str(place)), server, None)
+
+        from textnuggets.search.edge import EdgeEngine
+
+        folder = Path(place)
+        manifest = read_manifest(folder)
+        found = _fitting(manifest, model, str(folder))
+        lock = _lock(folder)
+        try:
+            manifest = read_manifest(folder)  # it may have been compacted until we had the lock
+            _clean(folder, manifest)
+            if not (folder / manifest.engine).is_dir():
+                raise IndexFileError(f"{folder}: its vectors are missing ({manifest.engine}).")
+            engine = EdgeEngine.open(folder / manifest.engine)
+        except BaseException:
+            lock.release()
+            raise
+        return cls(str(folder), manifest, found, engine, lock)
+
+    def close(self) -> None:
+        """Let go of the files, so that others can open the index."""
+        self._engine.close()
+        if self._lock is not None:
+            self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        return self._engine.count()
+
+    # ---------------------------------------------------------------- documents in and out
+
+    def add(
+        self,
+        ids: Iterable[str],
+        texts: Iterable[str],
+        metadata: Iterable[Mapping[str, Any] | None] | None = None,
+        show_progress: bool = False,
+    ) -> Added:
+        """Add documents, in place of those with the same ids; what is there unchanged is left alone.
+
+        A batch at a time: what the progress counts is on the disk, so that after a crash the same call
+        goes on where it was.
+
+        Args:
+            ids: Names of your own.
+            texts: As many texts.
+            metadata: As many JSON objects, which a search can be filtered by.
+            show_progress: Whether to report on standard error.
+        """
+        if metadata is None:
+            documents = (Document(name, text) for name, text in zip(ids, texts, strict=True))
+        else:
+            rows = zip(ids, texts, metadata, strict=True)
+            documents = (Document(name, text, dict(meta or {})) for name, text, meta in rows)
+        return self.add_documents(documents, show_progress)
+
+    def add_documents(self, documents: Iterable[Document], show_progress: bool = False) -> Added:
+        """The same, with documents as files are read into."""
+        written = unchanged = 0
+        with Progress("index", None, show_progress) as progress:
+            for batch in _batches(documents, BATCH):
+                hashes = {document.id: _hash(document) for document in batch}
+                latest = {document.id: document for document in batch}  # of one id twice, the last
+                known = {item.id: item.payload.get("hash") for item in self._engine.get(list(latest))}
+                new = [document for name, document in latest.items() if known.get(name) != hashes[name]]
+                if new:
+                    nuggets = self.model.encode([item.text for item in new], ratio=self.manifest.ratio)
+                    made = zip(new, nuggets, strict=True)
+                    self._engine.put([self._stored(item, found, hashes[item.id]) for item, found in made])
+                written += len(new)
+                unchanged += len(batch) - len(new)
+                progress.add(len(batch))
+        return Added(written, unchanged)
+
+    def _stored(self, document: Document, nuggets: Nuggets, digest: str) -> Stored:
+        norms = np.linalg.norm(nuggets.vectors.astype(np.float32), axis=1)
+        vectors = nuggets.vectors / np.maximum(norms, 1e-12)[:, None]
+        payload: dict[str, Any] = {
+            "hash": digest,
+            "layout": pack_layout(nuggets, norms),
+            "metadata": document.metadata or {},
+            "labels": labels_of(document.metadata or {}),
+        }
+        if self.manifest.store_text:
+            payload["text"] = document.text
+        return Stored(document.id, vectors.astype(np.float32), payload)
+
+    def delete(self, ids: Iterable[str]) -> list[str]:
+        """Forget documents; returns those of the ids that were not there.
+
+        Their bytes leave the disk when the index is compacted.
+        """
+        wanted = list(dict.fromkeys(ids))
+        there = {item.id for item in self._engine.get(wanted)}
+        if there:
+            self._engine.delete([name for name in wanted if name in there])
+        return [name for name in wanted if name not in there]
+
+    def compact(self, show_progress: bool = False) -> None:
+        """Write the index anew: nothing that was deleted or replaced is left on the disk."""
+        from textnuggets.search.edge import EdgeEngine
+
+        if not isinstance(self._engine, EdgeEngine):
+            raise ConfigError("a server compacts its collections itself.")
+        folder = Path(self.place)
+        number = int(self.manifest.engine.rpartition("-")[2]) + 1
+        manifest = Manifest(**{**asdict(self.manifest), "engine": f"engine-{number}"})
+        fresh = EdgeEngine.create(folder / manifest.engine, manifest.dimensions, manifest.dtype)
+        try:
+            with Progress("compact", len(self), show_progress) as progress:
+                for batch in _batches(self._engine.documents(), BATCH):
+                    fresh.put(batch)
+                    progress.add(len(batch))
+            fresh.optimize()
+        except BaseException:
+            fresh.close()
+            shutil.rmtree(folder / manifest.engine, ignore_errors=True)
+            raise
+        _write_manifest(folder, manifest)  # from here on the new files are the index
+        self._engine.close()
+        self._engine, self.manifest = fresh, manifest
+        _clean(folder, manifest)
+
+    # ---------------------------------------------------------------- search
+
+    def search(self, query: str, k: int = 10, filter: Mapping[str, Any] | None = None) -> list[Hit]:
+        """The k documents that answer the query best.
+
+        Args:
+            query: Any text.
+            k: How many.
+            filter: Metadata they must have.
+        """
+        check_count("k", k, at_least=1)
+        if not isinstance(query, str) or not query.strip():
+            raise InputError("the query is empty: there is nothing to search for.")
+        asked = self.model.encode(query, ratio=self.manifest.query_ratio)
+        vectors = _unit(asked.vectors)
+        found = self._engine.find(vectors, k, labels_of(filter or {}))
+        stored = [unpack_layout(item.document.payload["layout"], item.document.vectors) for item in found]
+        texts = [item.document.payload.get("text") for item in found]
+        regenerated = self._regenerate(stored, texts)
+        hits = []
+        for item, nuggets, text, again in zip(found, stored, texts, regenerated, strict=True):
+            cosines = vectors @ item.document.vectors.T
+            best = cosines.argmax(1)
+            matches = [
+                Match(
+                    tuple(asked.segments[i].tolist()),
+                    tuple(nuggets.segments[j].tolist()),
+                    float(cosines[i, j]),
+                )
+                for i, j in enumerate(best.tolist())
+            ]
+            metadata = item.document.payload.get("metadata") or {}
+            shown, is_again = (text, False) if text is not None else (again, again is not None)
+            hits.append(Hit(item.document.id, item.score / len(vectors), matches, metadata, shown, is_again))
+        return hits
+
+    def _regenerate(self, nuggets: Sequence[Nuggets], texts: Sequence[str | None]) -> list[str | None]:
+        """What the vectors decode into, for those without a text, if the model has a decoder."""
+        missing = [item for item, text in zip(nuggets, texts, strict=True) if text is None]
+        if not missing or not self.model.view.family.decodes:
+            return [None] * len(texts)
+        decoded = iter(self.model.reconstruct(missing, num_beams=1))
+        return [next(decoded) if text is None else None for text in texts]
+
+    def info(self) -> dict[str, Any]:
+        """What the index is, how many documents it holds and the room they take."""
+        found = {**asdict(self.manifest), "documents": len(self)}
+        if self._lock is not None:
+            files = [file.stat() for file in Path(self.place).rglob("*") if file.is_file()]
+            # Engines reserve room that they do not use yet: what counts is what the disk holds.
+            found["bytes"] = sum(getattr(s, "st_blocks", s.st_size // 512) * 512 for s in files)
+        return found
+
+
+# -------------------------------------------------------------------- files
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of an index on disk."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise IndexFileError(f"{folder} is no index: it has no {MANIFEST}.")
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise IndexFileError(f"{path} is damaged ({error}).") from error
+    return Manifest.read(found, str(folder))
+
+
+def _write_manifest(folder: Path, manifest: Manifest) -> None:
+    with replacing(folder / MANIFEST) as temporary:
+        temporary.write_text(json.dumps(asdict(manifest), indent=1) + "\n", encoding="utf-8")
+
+
+def _hash(document: Document) -> str:
+    """Changes with whatever would be stored differently."""
+    if not isinstance(document.id, str) or not document.id:
+        raise InputError(f"ids must be strings that are not empty, got {document.id!r}.")
+    if not isinstance(document.text, str):
+        raise InputError(f"texts must be strings; that of {document.id!r} is {type(document.text).__name__}.")
+    try:
+        metadata = json.dumps(document.metadata or {}, sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the metadata of {document.id!r} is not what JSON can hold ({error}).") from error
+    return blake2b(
+        f"{metadata}\n{document.text}".encode("utf-8", "surrogatepass"), digest_size=12
+    ).hexdigest()
+
+
+def _clean(folder: Path, manifest: Manifest) -> None:
+    """Remove what an interrupted compaction left behind."""
+    for old in folder.glob("engine-*"):
+        if old.name != manifest.engine:
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def _lock(folder: Path) -> FileLock:
+    """Hold the index for this process alone; the system lets go of it when the process ends."""
+    lock = FileLock(folder / ".lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise IndexFileError(
+            f"{folder} is open in another process: wait for it, or use a Qdrant server for several at once."
+        ) from error
+    except OSError as error:
+        raise IndexFileError(f"{folder} cannot be locked ({error}).") from error
+    return lock
+
+
+def _fitting(manifest: Manifest, model: NuggetModel | None, place: str) -> NuggetModel:
+    """The model of an index; another one's vectors would mean nothing in it."""
+    name = manifest.model
+    if model is None:
+        model = load(None if name == "default" else name)
+    else:
+        name = str(model.config.name_or_path or "the model given")
+    if (found := fingerprint(model)) != manifest.fingerprint:
+        raise IndexFileError(
+            f"{place} was built with {manifest.model!r} (weights {manifest.fingerprint}); {name!r} has other "
+            f"weights ({found})."
+        )
+    return model
+
+
+def _is_address(place: str | Path) -> bool:
+    return str(place).startswith(("http://", "https://"))
+
+
+def _address(place: str) -> tuple[str, str]:
+    """Server and collection of `http://host:port/collection`."""
+    parts = urlparse(place)
+    collection = parts.path.strip("/")
+    if not parts.netloc or not collection or "/" in collection:
+        raise ConfigError(f"{place}: write a server as http://host:6333/collection.")
+    return f"{parts.scheme}://{parts.netloc}", collection
+
+
+def _batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    batch: list[Any] = []
+    for item in items:
+        batch.append(item)
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _unit(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
+    array = vectors.astype(np.float32)
+    return array / np.maximum(np.linalg.norm(array, axis=1, keepdims=True), 1e-12)
