@@ -22,7 +22,7 @@ from textnuggets.train.recipe import (
     ReportRecipe,
 )
 from textnuggets.train.reporting import Report
-from textnuggets.train.run import build_model, training_arguments
+from textnuggets.train.run import build_nugget_model, training_arguments
 from textnuggets.train.trainer import NuggetTrainer
 
 STEPS, BATCH_TOKENS = 4, 2048
@@ -52,7 +52,7 @@ def plain_seq2seq(name: str, texts: str, source: str, rounds: int) -> None:
 
 
 def _compare(recipe: Recipe, name: str, source: str, rounds: int, folder: Path) -> None:
-    model = build_model(recipe)
+    model = build_nugget_model(recipe)
     corpus = load_corpus(recipe.data.train, recipe, tokenizers_of(model, recipe))
     arguments = training_arguments(recipe, folder)
     arguments.eval_strategy = arguments.save_strategy = "no"

@@ -12,7 +12,7 @@ import textnuggets
 
 def test_the_public_names_are_these_and_all_resolve():
     assert set(dir(textnuggets)) == {
-        "NuggetConfig", "NuggetIndex", "NuggetModel", "Nuggets", "TextnuggetsError", "__version__",
+        "NuggetConfig", "NuggetIndex", "NuggetLM", "NuggetModel", "Nuggets", "TextnuggetsError", "__version__",
         "load", "load_nuggets", "maxsim", "save_nuggets",
     }  # fmt: skip
     for name in textnuggets.__all__:
@@ -55,6 +55,7 @@ def test_files_import_only_from_above():
         "highlighting",
         "fidelity",
         "bulk",
+        "lm",
         "train",
         "evaluate",
         "cli",

@@ -20,6 +20,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from textnuggets.config import NuggetConfig
     from textnuggets.errors import TextnuggetsError
+    from textnuggets.lm.modeling import NuggetLM
     from textnuggets.model.checkpoint import load
     from textnuggets.model.modeling import NuggetModel
     from textnuggets.model.nuggets import Nuggets
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "NuggetConfig": "textnuggets.config",
     "NuggetIndex": "textnuggets.search.index",
+    "NuggetLM": "textnuggets.lm.modeling",
     "NuggetModel": "textnuggets.model.modeling",
     "Nuggets": "textnuggets.model.nuggets",
     "TextnuggetsError": "textnuggets.errors",
@@ -42,6 +44,7 @@ _HOMES = {
 __all__ = [
     "NuggetConfig",
     "NuggetIndex",
+    "NuggetLM",
     "NuggetModel",
     "Nuggets",
     "TextnuggetsError",

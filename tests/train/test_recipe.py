@@ -42,7 +42,10 @@ def test_the_papers_recipes_say_what_the_paper_says():
         ("optimizer.steps=many", "optimizer.steps must be a whole number, got 'many'"),
         ("optimizer.steps=1.5", "must be a whole number, got 1.5"),
         ("model.feedback=1", "model.feedback must be true or false, got 1"),
-        ("objective.name=copy", "must be one of autoencode, denoise, translate, similar, got 'copy'"),
+        (
+            "objective.name=copy",
+            "must be one of autoencode, denoise, translate, similar, language_model, got 'copy'",
+        ),
         ("objective=autoencode", "objective is a table of settings"),
         ("objective.ratios=0.1", "objective.ratios must be a list"),
         ("objective.ratios=[0.1, 1.5]", "ratio must lie in (0, 1], got 1.5"),

@@ -14,6 +14,7 @@ from textnuggets.cli.encode import encode
 from textnuggets.cli.evaluate import app as evaluate
 from textnuggets.cli.highlight import highlight
 from textnuggets.cli.index import app as index
+from textnuggets.cli.lm import app as lm
 from textnuggets.cli.reconstruct import reconstruct
 from textnuggets.cli.report import report
 from textnuggets.cli.search import search
@@ -34,6 +35,7 @@ app.add_typer(index, name="index")
 app.command()(search)
 app.command()(train)
 app.command()(trim)
+app.add_typer(lm, name="lm")
 app.add_typer(data, name="data")
 app.add_typer(evaluate, name="evaluate")
 app.command()(report)

@@ -26,7 +26,7 @@ from typing import Any
 
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import AutoModel, AutoModelForSeq2SeqLM, GenerationConfig, PreTrainedConfig
+from transformers import AutoModel, AutoModelForSeq2SeqLM, DynamicCache, GenerationConfig, PreTrainedConfig
 from transformers.modeling_outputs import BaseModelOutput
 
 from textnuggets.errors import BackboneError, ConfigError
@@ -163,6 +163,20 @@ class Backbone:
             return 1.0
         return float((self.config.d_model // self.config.decoder_attention_heads) ** -0.5)
 
+    @property
+    def decoder(self) -> nn.Module:
+        """The decoder; its embeddings may be the encoder's."""
+        decoder: nn.Module = self.model.get_decoder()
+        return decoder
+
+    @property
+    def start_token(self) -> int:
+        """What the decoder reads before its first token."""
+        start = (
+            self.config.decoder_start_token_id
+        )  # mBART has none: it begins with a language, or else as texts end
+        return int(self.config.eos_token_id if start is None else start)
+
     def check_layer(self, layer: int, feedback: bool) -> None:
         """Whether layer l exists, and has a layer above it to be told of the selection."""
         depth = len(self.layers)
@@ -252,15 +266,28 @@ class Backbone:
         shifted: Tensor = self.model.prepare_decoder_input_ids_from_labels(labels=labels)
         return shifted
 
-    def decode(self, nuggets: Tensor, bias: Tensor, decoder_input_ids: Tensor) -> Tensor:
-        """Teacher-forced decoding: `(batch, targets)` ids -> the decoder's last states `(.., d)`."""
+    def decode(
+        self, nuggets: Tensor | None, bias: Tensor | None, decoder_input_ids: Tensor, cache: Any = None
+    ) -> Tensor:
+        """Teacher-forced decoding: `(batch, targets)` ids -> the decoder's last states `(.., d)`.
+
+        Without nuggets there is no cross-attention. `cache` holds keys and values of what was read before.
+        """
         states: Tensor = self.model.get_decoder()(
             input_ids=decoder_input_ids,
             encoder_hidden_states=nuggets,
             encoder_attention_mask=bias,
-            use_cache=False,
+            past_key_values=cache,
+            use_cache=cache is not None,
         ).last_hidden_state
         return states
+
+    def keys_and_values(self, decoder_input_ids: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Of every decoder layer's self-attention over some tokens, each `(batch, heads, n, head_dim)`."""
+        cache = DynamicCache()
+        self.decode(None, None, decoder_input_ids, cache)
+        layers: list[Any] = cache.layers
+        return [(layer.keys, layer.values) for layer in layers]
 
     def project(self, states: Tensor, classes: Tensor | None = None) -> Tensor:
         """The output layer: decoder states -> logits of the whole vocabulary, or of some of its ids."""

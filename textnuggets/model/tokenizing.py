@@ -110,3 +110,10 @@ def fetch(name: str, file: str, **hub: Any) -> Path | None:
         return Path(hf_hub_download(name, file, **hub))
     except (EntryNotFoundError, HFValidationError):  # no such file, or a folder that is gone
         return None
+
+
+def special_frame(tokenizer: Any) -> tuple[list[int], list[int]]:
+    """The special ids that a text's tokens stand between, such as those of <s> and </s>."""
+    encoding = tokenizer(["a"], verbose=False).encodings[0]
+    ordinary = [i for i, special in enumerate(encoding.special_tokens_mask) if not special]
+    return encoding.ids[: ordinary[0]], encoding.ids[ordinary[-1] + 1 :]

@@ -7,7 +7,13 @@ from textnuggets.errors import ConfigError
 from textnuggets.text.corpora import check_source
 from textnuggets.train.recipe import ObjectiveRecipe, Recipe
 
-SIMILAR_ONLY = ("query_ratios", "temperature", "distill", "teacher")
+# Settings that go with some objectives alone.
+ONLY_WITH = {
+    "hide": ("autoencode", "denoise", "translate"),
+    "sampled_softmax": ("autoencode", "denoise", "translate", "language_model"),
+    **dict.fromkeys(("query_ratios", "temperature", "distill", "teacher"), ("similar",)),
+    **dict.fromkeys(("histories", "segments", "train_encoder"), ("language_model",)),
+}
 
 
 def check_recipe(recipe: Recipe, place: str) -> None:
@@ -37,7 +43,11 @@ def check_recipe(recipe: Recipe, place: str) -> None:
         "model.scorer_layer": (model.scorer_layer, 0),
         "data.max_tokens": (data.max_tokens, 8),
         "data.min_tokens": (data.min_tokens, 1),
+        "model.segment": (model.segment, 2),
+        "model.history": (model.history, 0),
+        "model.pooled": (model.pooled, 1),
         "objective.anneal_steps": (objective.anneal_steps, 0),
+        "objective.segments": (objective.segments, 0),
         "objective.sampled_softmax": (objective.sampled_softmax, 0),
         "optimizer.steps": (optimizer.steps, 1),
         "optimizer.accumulate": (optimizer.accumulate, 1),
@@ -102,10 +112,20 @@ def check_recipe(recipe: Recipe, place: str) -> None:
             refuse(f"objective.distill must lie from 0 to 1, got {objective.distill}.")
         if objective.teacher is not None and not objective.distill:
             refuse("objective.teacher has nothing to say while objective.distill is 0.")
-    without_effect = ("hide", "sampled_softmax") if objective.name == "similar" else SIMILAR_ONLY
-    for name in without_effect:
-        if getattr(objective, name) != getattr(ObjectiveRecipe(), name):
+    for name, fitting in ONLY_WITH.items():
+        if objective.name not in fitting and getattr(objective, name) != getattr(ObjectiveRecipe(), name):
             refuse(f"objective.{name} does not go with the objective {objective.name!r}.")
+    if objective.name == "language_model":
+        if any(history < 0 or history > model.history for history in objective.histories):
+            refuse(f"objective.histories must lie from 0 to model.history ({model.history}).")
+        if optimizer.batch_tokens < model.segment:
+            refuse(
+                f"optimizer.batch_tokens ({optimizer.batch_tokens}) must hold one segment ({model.segment})."
+            )
+        if model.start is None:
+            refuse("a language model starts from a trained nugget model: name it as model.start.")
+        if objective.train_encoder and model.memory != "nuggets":
+            refuse(f"objective.train_encoder: a memory of {model.memory!r} has no encoder to train.")
     wanted = 2 if objective.name == "translate" else 1
     if len(data.languages) != wanted:
         refuse(f"objective {objective.name!r} needs {wanted} data.languages, got {data.languages}.")

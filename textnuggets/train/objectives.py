@@ -1,7 +1,7 @@
 """What is learned: of which batches a step is made, what its loss is, and how a model is measured.
 
 `Decoding` is the paper's section 3.4: the text itself, the whole of a part of it, or its translation.
-`similar.Similar` learns similarity.
+`similar.Similar` learns similarity, `language_model.LanguageModelling` to go on with a text.
 """
 
 from __future__ import annotations
@@ -45,10 +45,8 @@ class Objective(ABC):
     dataset: Dataset[Any]
     collate: Callable[[Sequence[Any]], dict[str, Any]]
 
-    def __init__(self, model: NuggetModel, recipe: Recipe, dev: PackedCorpus) -> None:
+    def __init__(self, model: Any, recipe: Recipe, dev: Any) -> None:
         self.model, self.recipe, self.dev = model, recipe, dev
-        wanted = min(len(dev), recipe.report.documents)
-        self.dev_rows = random.Random(recipe.seed).sample(range(len(dev)), wanted)
 
     def ratio_at(self, step: int) -> float:
         """The ratio of a step, the same on every process and after resuming.
@@ -94,6 +92,8 @@ class Decoding(Objective):
 
     def __init__(self, model: NuggetModel, recipe: Recipe, train: PackedCorpus, dev: PackedCorpus) -> None:
         super().__init__(model, recipe, dev)
+        wanted = min(len(dev), recipe.report.documents)
+        self.dev_rows = random.Random(recipe.seed).sample(range(len(dev)), wanted)
         self.lengths = train.lengths
         self.dataset = Documents(train, recipe.objective.delete, model.tokenizer.all_special_ids, recipe.seed)
         self.collate = Collator(model.pad_id)
@@ -123,7 +123,7 @@ class Decoding(Objective):
         if objective.sampled_softmax:
             vocabulary = self.model.get_input_embeddings().num_embeddings
             generator = torch.Generator().manual_seed(hash((self.recipe.seed, step)) % 2**63)
-            classes = sample_classes(labels, int(vocabulary), objective.sampled_softmax, generator)  # type: ignore[arg-type]
+            classes = sample_classes(labels, int(vocabulary), objective.sampled_softmax, generator)
             options["classes"] = classes
         outputs = model(**inputs, **options)
         targets = labels if classes is None else classes.place(labels)

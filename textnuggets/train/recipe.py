@@ -15,8 +15,9 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from textnuggets.config import GatherMode, ResidualMode
+from textnuggets.lm.config import Memory
 
-ObjectiveName = Literal["autoencode", "denoise", "translate", "similar"]
+ObjectiveName = Literal["autoencode", "denoise", "translate", "similar", "language_model"]
 Schedule = Literal["constant", "linear", "cosine"]
 Precision = Literal["float32", "bfloat16", "float16"]
 
@@ -52,6 +53,14 @@ class ModelRecipe:
     """The code a multilingual tokenizer has for the source language, such as "en_XX"."""
     target_language: str | None = None
     """The same for the target language."""
+    segment: int = 128
+    """language_model: tokens of a segment."""
+    history: int = 8
+    """language_model: how many segments before the current one are read."""
+    memory: Memory = "nuggets"
+    """language_model: what is kept of them: nuggets, tokens (a longer context) or compressive (pooled states)."""
+    pooled: int = 16
+    """language_model: positions that the compressive memory makes into one."""
 
 
 @dataclass
@@ -77,8 +86,8 @@ class ObjectiveRecipe:
     """What is learned."""
 
     name: ObjectiveName = "autoencode"
-    """autoencode (the text itself), denoise (the text, from a part of it), translate, or similar (MaxSim of texts
-    that belong together)."""
+    """autoencode (the text itself), denoise (the text, from a part of it), translate, similar (MaxSim of texts
+    that belong together) or language_model (segments, from those before)."""
     ratios: list[float] = field(default_factory=list)
     """One of these is drawn for every step, so that one model serves them all; by default model.ratio."""
     anneal_steps: int = 0
@@ -100,6 +109,13 @@ class ObjectiveRecipe:
     """similar: the weight, from 0 to 1, of ranking as the all-token MaxSim of the teacher does."""
     teacher: str | None = None
     """similar: hub id or folder of the teacher; by default the model that is started from, untrained."""
+    histories: list[int] = field(default_factory=list)
+    """language_model: one of these is drawn for every step, the number of segments that are read; by default
+    model.history."""
+    segments: int = 0
+    """language_model: train on whole texts with so many segments together; 0 is all."""
+    train_encoder: bool = False
+    """language_model: train the encoder, too; by default nuggets are computed once and kept in data.cache."""
 
 
 @dataclass

@@ -25,10 +25,13 @@ import torch
 from transformers import TrainingArguments, set_seed
 from transformers.trainer_callback import PrinterCallback
 
+from textnuggets.lm.corpus import load_streams
+from textnuggets.lm.modeling import NuggetLM
+from textnuggets.model.checkpoint import load
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.search.tokens import load_token_encoder
 from textnuggets.train import checkpoints
-from textnuggets.train.data import PackedCorpus, load_corpus, tokenizers_of
+from textnuggets.train.data import load_corpus, tokenizers_of
 from textnuggets.train.objectives import Decoding, Objective
 from textnuggets.train.reporting import Report, StopGently
 from textnuggets.train.trainer import STATE, NuggetTrainer
@@ -77,17 +80,14 @@ def train(recipe: Recipe, out: str | Path, resume: bool = False) -> Path:
     checkpoint = _open_run(recipe, out, resume, report)
     set_seed(recipe.seed)
     model = build_model(recipe)
-    tokenizers = tokenizers_of(model, recipe)
     if report.is_main:
         with replacing(out / "recipe.toml") as temporary:
             temporary.write_text(recipe.to_toml(), encoding="utf-8")
     with accelerate.PartialState().local_main_process_first():  # the others find it packed
-        corpora = [
-            load_corpus(sources, recipe, tokenizers) for sources in (recipe.data.train, recipe.data.dev)
-        ]
-    for name, corpus in zip(("train", "dev"), corpora, strict=True):
-        report.say(f"{name}: {corpus}")
-    objective = make_objective(model, recipe, *corpora)
+        corpora = [read_corpus(model, recipe, sources) for sources in (recipe.data.train, recipe.data.dev)]
+        for name, corpus in zip(("train", "dev"), corpora, strict=True):
+            report.say(f"{name}: {corpus}")
+        objective = make_objective(model, recipe, *corpora)
     report.accuracy = objective.accuracy
     trainer = NuggetTrainer(model, recipe, arguments, objective, report)
     stop = StopGently(report)
@@ -149,8 +149,37 @@ def _flat(tables: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def build_model(recipe: Recipe) -> NuggetModel:
-    """The model to train: a backbone made into one, or one that was trained before."""
+def build_model(recipe: Recipe) -> NuggetModel | NuggetLM:
+    """The model to train, with what stays fixed fixed."""
+    if recipe.objective.name == "language_model":
+        return build_language_model(recipe)
+    model = build_nugget_model(recipe)
+    check_parts(model, recipe)
+    return model
+
+
+def build_language_model(recipe: Recipe) -> NuggetLM:
+    """A language model on a trained nugget model; unless the encoder is to be trained, its decoder alone learns."""
+    wanted = recipe.model
+    nugget = load(wanted.start)
+    nugget.to(dtype=torch.float32)  # type: ignore[call-arg]
+    nugget.config.ratio = wanted.ratio
+    lm = NuggetLM.from_nuggets(nugget, wanted.segment, wanted.history, wanted.memory, wanted.pooled)
+    if not recipe.objective.train_encoder:
+        lm.requires_grad_(False)
+        nugget.view.decoder.requires_grad_(True)
+        lm.ages.requires_grad_(wanted.memory == "nuggets")
+        lm.get_input_embeddings().requires_grad_(False)
+        for table in nugget.view.fixed_tables():
+            table.requires_grad_(False)
+    if wanted.dropout is not None:
+        nugget.view.set_dropout(wanted.dropout)
+    check_parts(lm, recipe)
+    return lm
+
+
+def build_nugget_model(recipe: Recipe) -> NuggetModel:
+    """A backbone made into a nugget model, or one that was trained before."""
     wanted = recipe.model
     settings = ("ratio", "scorer_layer", "selector", "gather", "residual", "feedback", "freeze")
     if wanted.start is not None:
@@ -178,6 +207,14 @@ def build_model(recipe: Recipe) -> NuggetModel:
         )
     if recipe.objective.hide and model.tokenizer.unk_token_id is None:
         raise ConfigError("objective.hide needs a tokenizer with an unknown token; this one has none.")
+    if wanted.dropout is not None:
+        model.view.set_dropout(wanted.dropout)
+    return model
+
+
+def check_parts(model: NuggetModel | NuggetLM, recipe: Recipe) -> None:
+    """Fix the parts that the recipe names, and see that the others can learn."""
+    wanted = recipe.model
     names = [name for name, _ in model.named_modules()]
     for part in [*wanted.freeze_parts, *recipe.optimizer.lr_scale]:
         if part not in names:
@@ -190,17 +227,26 @@ def build_model(recipe: Recipe) -> NuggetModel:
             raise ConfigError(
                 f"optimizer.lr_scale names {part!r}, which has nothing to train: it is frozen or tied."
             )
-    if wanted.dropout is not None:
-        model.view.set_dropout(wanted.dropout)
     for part in wanted.freeze_parts:
         model.get_submodule(part).requires_grad_(False)
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ConfigError("every part of the model is frozen: nothing is left to train.")
-    return model
 
 
-def make_objective(model: NuggetModel, recipe: Recipe, train: PackedCorpus, dev: PackedCorpus) -> Objective:
+def read_corpus(model: NuggetModel | NuggetLM, recipe: Recipe, sources: list[str]) -> Any:
+    """Corpora as the objective reads them: packed documents, or for a language model streams of tokens."""
+    if isinstance(model, NuggetLM):
+        data = recipe.data
+        return load_streams(sources, model.tokenizer, recipe.model.segment, data.cache, data.languages[0])
+    return load_corpus(sources, recipe, tokenizers_of(model, recipe))
+
+
+def make_objective(model: NuggetModel | NuggetLM, recipe: Recipe, train: Any, dev: Any) -> Objective:
     """What the recipe's objective needs besides the model and its documents, and the objective."""
+    if isinstance(model, NuggetLM):
+        from textnuggets.train.language_model import LanguageModelling
+
+        return LanguageModelling(model, recipe, train, dev)
     if recipe.objective.name != "similar":
         return Decoding(model, recipe, train, dev)
     from textnuggets.train.similar import Similar

@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader
 from transformers import Trainer, TrainingArguments
 
 from textnuggets.files import put_in_place
+from textnuggets.lm.modeling import NuggetLM
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.train import checkpoints
 from textnuggets.train.objectives import Objective
@@ -27,11 +28,11 @@ STATE = "textnuggets.json"  # what a checkpoint has beside the Trainer's own fil
 
 
 class NuggetTrainer(Trainer):
-    """Trains a NuggetModel as a recipe says."""
+    """Trains a NuggetModel, or a language model made of one, as a recipe says."""
 
     def __init__(
         self,
-        model: NuggetModel,
+        model: NuggetModel | NuggetLM,
         recipe: Recipe,
         arguments: TrainingArguments,
         objective: Objective,

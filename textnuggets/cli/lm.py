@@ -1,0 +1,120 @@
+"""textnuggets lm: language models that read compressed history."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from textnuggets.errors import InputError
+
+if TYPE_CHECKING:
+    from textnuggets.lm.modeling import NuggetLM
+
+app = typer.Typer(rich_markup_mode=None)
+
+Model = Annotated[str, typer.Argument(help="Folder or hub id of a language model, or 'lm'.")]
+
+
+@app.callback()
+def _root() -> None:
+    """Language models that read the nuggets of what came before."""
+
+
+@app.command()
+def evaluate(
+    model: Model,
+    text: Annotated[
+        str, typer.Argument(help="A .txt file, with headings as in WikiText or one text; or any corpus.")
+    ],
+    history: Annotated[
+        int | None, typer.Option(min=0, help="Segments that are read; the model's own by default.")
+    ] = None,
+    ratio: Annotated[float | None, typer.Option(help="Compression ratio of the past.")] = None,
+    stride: Annotated[
+        int | None, typer.Option(min=1, help="Tokens each window scores; by default its whole segment.")
+    ] = None,
+    articles: Annotated[int | None, typer.Option(min=1, help="Only the first so many articles.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="All figures, as JSON.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Of the bootstrap.")] = 0,
+) -> None:
+    """Perplexity by word and by token."""
+    lm = _load(model)
+
+    from textnuggets.lm.perplexity import evaluate_perplexity, read_articles
+
+    found = evaluate_perplexity(
+        lm, read_articles(text, lm.tokenizer)[:articles], history, ratio, stride, seed
+    )
+    if as_json:
+        print(json.dumps(found))
+        return
+    for name in ("word", "token"):
+        value = found[f"{name}_perplexity"]
+        print(f"perplexity by {name}: {value['value']:.2f} ({value['low']:.2f} to {value['high']:.2f})")
+    print(f"h = {found['history']}, {found['words']:,} words, {found['tokens']:,} tokens", file=sys.stderr)
+
+
+@app.command()
+def generate(
+    model: Model,
+    history: Annotated[
+        Path, typer.Option("--history", help="A text file to go on with; '-' is standard input.")
+    ],
+    tokens: Annotated[int, typer.Option("--tokens", "-n", min=1, help="How many tokens to write.")] = 200,
+    max_history: Annotated[
+        int | None,
+        typer.Option(min=0, help="Segments that are remembered at most; the model's own by default."),
+    ] = None,
+    beams: Annotated[int, typer.Option(min=1, help="Beam width.")] = 1,
+    sample: Annotated[bool, typer.Option("--sample", help="Draw tokens at random.")] = False,
+    temperature: Annotated[float, typer.Option(min=0.01, help="Of sampling.")] = 1.0,
+    top_p: Annotated[float, typer.Option(min=0.01, max=1.0, help="Of sampling.")] = 0.95,
+    seed: Annotated[int, typer.Option(min=0, help="Of sampling.")] = 0,
+) -> None:
+    """Go on with a long text, token by token."""
+    text = _read(history)
+    lm = _load(model)
+
+    from transformers import set_seed
+
+    set_seed(seed)
+    options = (
+        {"do_sample": True, "temperature": temperature, "top_p": top_p} if sample else {"num_beams": beams}
+    )
+    stream = lm.open(text, max_history)
+    print(
+        f"{stream.length:,} tokens read: {len(stream.past)} segments as {sum(len(s.scores) for s in stream.past)} "
+        f"nuggets, {len(stream.current)} tokens as they are",
+        file=sys.stderr,
+    )
+
+    def show(part: str) -> None:
+        print(part, end="", flush=True)
+
+    stream.generate(tokens, show, **options)
+    print()
+
+
+def _read(path: Path) -> str:
+    from textnuggets.text.documents import decode_utf8
+
+    if str(path) == "-":
+        return decode_utf8(sys.stdin.buffer.read())
+    if not path.is_file():
+        raise InputError(f"{path}: no such file.")
+    try:
+        return decode_utf8(path.read_bytes())
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def _load(model: str) -> NuggetLM:
+    from textnuggets.cli.options import quiet_transformers
+    from textnuggets.lm.modeling import NuggetLM
+
+    quiet_transformers()
+    return NuggetLM.from_pretrained(model)

@@ -1,0 +1,158 @@
+"""Texts as streams of tokens in segments, and the nuggets of segments, both made once and kept on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+
+from textnuggets.errors import InputError
+from textnuggets.files import replacing
+from textnuggets.lm.history import SegmentMemory
+from textnuggets.model.identity import fingerprint
+from textnuggets.progress import Progress
+from textnuggets.text.corpora import check_source, read_passages
+
+if TYPE_CHECKING:
+    from textnuggets.lm.modeling import NuggetLM
+
+SCHEMA = pa.schema([("ids", pa.list_(pa.int32()))])
+TEXTS = 64  # tokenized together
+
+
+class Place(NamedTuple):
+    """A segment: which text, and the how-manieth of it."""
+
+    text: int
+    segment: int
+
+
+class TokenStreams:
+    """Long texts as token ids without special ones, memory-mapped; cut into segments of `size` tokens."""
+
+    def __init__(self, path: Path, size: int) -> None:
+        self.path, self.size = path, size
+        with pa.memory_map(str(path)) as file:
+            self.column = pa.ipc.open_file(file).read_all().column("ids")
+
+    def __len__(self) -> int:
+        return len(self.column)
+
+    def text(self, number: int) -> NDArray[np.int32]:
+        """All tokens of a text."""
+        ids: NDArray[np.int32] = self.column[number].values.to_numpy()
+        return ids
+
+    def segment(self, place: Place) -> NDArray[np.int32]:
+        """The tokens of a segment; the last of a text may be shorter."""
+        start = place.segment * self.size
+        return self.text(place.text)[start : start + self.size]
+
+    @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """`(texts,)` how many segments each text has, a short last one included."""
+        lengths = np.array([len(self.column[i].values) for i in range(len(self))], dtype=np.int64)
+        return -(-lengths // self.size)
+
+    def __str__(self) -> str:
+        return f"{len(self):,} texts, {int(self.counts.sum()):,} segments of {self.size} tokens"
+
+
+def load_streams(
+    sources: Sequence[str], tokenizer: Any, size: int, cache: str, language: str = "en"
+) -> TokenStreams:
+    """The texts of corpora as tokens, from the cache if they were tokenized before; records are texts."""
+    folder = Path(cache).expanduser()
+    folder.mkdir(parents=True, exist_ok=True)
+    files = [
+        [str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns]
+        for source in sources
+        for file in check_source(source) or []
+    ]
+    meaning = json.dumps([1, list(sources), files, language, tokenizer.backend_tokenizer.to_str()])
+    path = folder / f"stream-{hashlib.sha256(meaning.encode()).hexdigest()[:32]}.arrow"
+    if not path.is_file():
+        with (
+            replacing(path) as temporary,
+            pa.OSFile(str(temporary), "wb") as sink,
+            pa.ipc.new_file(sink, SCHEMA) as writer,
+            Progress("tokenize") as progress,
+        ):
+            pending: list[str] = []
+            for _, parts in groupby(read_passages(sources, [language]), key=lambda passage: passage.name):
+                pending.append(" ".join(row[0] for passage in parts for row in passage.rows))
+                if len(pending) == TEXTS:
+                    writer.write_batch(_tokenize(pending, tokenizer))
+                    progress.add(len(pending))
+                    pending = []
+            if pending:
+                writer.write_batch(_tokenize(pending, tokenizer))
+    streams = TokenStreams(path, size)
+    if not len(streams):
+        raise InputError(f"{', '.join(sources)}: no text.")
+    return streams
+
+
+def _tokenize(texts: Sequence[str], tokenizer: Any) -> pa.RecordBatch:
+    ids = tokenizer(texts, add_special_tokens=False, return_attention_mask=False, verbose=False).input_ids
+    return pa.RecordBatch.from_pydict({"ids": ids}, schema=SCHEMA)
+
+
+class SegmentCache:
+    """The nuggets of full segments on disk, `(segments, k, d)` in float16: a fixed encoder runs once."""
+
+    def __init__(self, folder: Path, places: Sequence[Place]) -> None:
+        self.vectors = np.load(folder / "vectors.npy", mmap_mode="r")
+        self.scores = np.load(folder / "scores.npy", mmap_mode="r")
+        self.rows = {place: row for row, place in enumerate(places)}
+
+    def get(self, place: Place) -> SegmentMemory:
+        """The memory of one segment."""
+        row = self.rows[place]
+        return SegmentMemory(
+            torch.from_numpy(self.vectors[row].astype(np.float32)), torch.from_numpy(self.scores[row].copy())
+        )
+
+
+def cache_segments(
+    lm: NuggetLM, streams: TokenStreams, places: Sequence[Place], ratio: float, cache: str
+) -> SegmentCache:
+    """Encode full segments, or find them encoded by the same weights at the same ratio."""
+    digest = hashlib.sha256(np.array(places, dtype=np.int64).tobytes())
+    digest.update(f"{streams.path.name} {streams.size} {ratio} {fingerprint(lm.nugget)}".encode())
+    folder = Path(cache).expanduser() / f"nuggets-{digest.hexdigest()[:32]}"
+    if not (folder / "scores.npy").is_file():  # written last
+        folder.mkdir(parents=True, exist_ok=True)
+        (example,) = _remember(lm, streams, places[:1], ratio)
+        k, d = example.vectors.shape
+        scores = np.zeros((len(places), k), dtype=np.float32)
+        with replacing(folder / "vectors.npy") as temporary:
+            vectors = np.lib.format.open_memmap(temporary, "w+", np.float16, (len(places), k, d))
+            with Progress("nuggets", len(places)) as progress:
+                for start in range(0, len(places), 32):
+                    for row, memory in enumerate(
+                        _remember(lm, streams, places[start : start + 32], ratio), start
+                    ):
+                        vectors[row], scores[row] = memory.vectors.cpu().numpy(), memory.scores.cpu().numpy()
+                        progress.add(1)
+            vectors.flush()
+            del vectors
+        with replacing(folder / "scores.npy") as temporary, temporary.open("wb") as file:
+            np.save(file, scores)
+    return SegmentCache(folder, places)
+
+
+def _remember(
+    lm: NuggetLM, streams: TokenStreams, places: Sequence[Place], ratio: float
+) -> list[SegmentMemory]:
+    with lm.evaluating(), torch.inference_mode():
+        return lm.remember([streams.segment(place).tolist() for place in places], ratio)

@@ -1,0 +1,330 @@
+"""NuggetLM: a decoder that reads its segment by self-attention and the nuggets of the past by cross-attention.
+
+    p(y_i | y_<i of the segment, Nugget(segment - h), ..., Nugget(segment - 1))
+
+Every segment is encoded on its own. Without history the decoder runs without cross-attention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel, DynamicCache, PreTrainedModel
+from transformers import initialization as init
+
+from textnuggets.config import check_ratio
+from textnuggets.errors import BackboneError, CheckpointError, ConfigError
+from textnuggets.lm.config import Memory, NuggetLMConfig
+from textnuggets.lm.history import History, SegmentMemory
+from textnuggets.model import compact
+from textnuggets.model.checkpoint import check_complete, explain_loading, find_shipped, hub_options, load
+from textnuggets.model.encoding import pad
+from textnuggets.model.identity import fingerprint
+from textnuggets.model.loss import SampledClasses, decoding_loss
+from textnuggets.model.modeling import NuggetModel
+from textnuggets.model.outputs import NuggetOutput
+from textnuggets.model.residual import residual_bias
+from textnuggets.model.selection import nugget_count
+from textnuggets.model.tokenizing import fetch, load_tokenizer, special_frame
+
+if TYPE_CHECKING:
+    from textnuggets.lm.stream import Stream
+
+AGES = 64  # segments that are told apart by how long ago they were; older ones count as the oldest
+BATCH = 32  # segments encoded together
+
+
+class NuggetLM(PreTrainedModel):
+    """A language model whose past is nuggets."""
+
+    config: NuggetLMConfig
+    config_class = NuggetLMConfig
+    base_model_prefix = "lm"
+    main_input_name = "input_ids"
+    accepts_loss_kwargs = True
+    _supports_sdpa = True
+
+    def __init__(self, config: NuggetLMConfig, nugget: NuggetModel | None = None) -> None:
+        super().__init__(config)
+        if config.nugget is None:
+            raise ConfigError("this NuggetLMConfig has no nugget model: use NuggetLM.from_nuggets.")
+        self.nugget = NuggetModel(config.nugget) if nugget is None else nugget
+        if not self.nugget.view.family.decodes:
+            raise BackboneError(
+                f"a {self.nugget.view.config.model_type} backbone has no decoder to model language with."
+            )
+        # How long ago a nugget's segment was, which cross-attention cannot tell otherwise. Starts at zero.
+        self.ages = nn.Embedding(AGES, self.nugget.view.hidden_size)
+        self.post_init()
+
+    # ---------------------------------------------------------------- making and keeping
+
+    @classmethod
+    def from_nuggets(
+        cls,
+        model: NuggetModel,
+        segment: int = 128,
+        history: int = 8,
+        memory: Memory = "nuggets",
+        pooled: int = 16,
+    ) -> Self:
+        """A language model that starts from a trained nugget model, whose encoder and decoder it takes over."""
+        config = NuggetLMConfig(model.config, segment, history, memory, pooled)
+        room = model.decoder_window
+        if (needed := cls._positions(config)) > room:
+            raise ConfigError(f"{needed} positions are needed, and the decoder has {room}.")
+        made = cls(config, model)
+        made.ages.to(device=model.device, dtype=model.dtype)
+        return made.eval()
+
+    @staticmethod
+    def _positions(config: NuggetLMConfig) -> int:
+        """How far self-attention reaches."""
+        if config.memory == "tokens":
+            return config.segment * (1 + config.history)
+        if config.memory == "compressive":
+            return config.segment + config.history * config.segment // config.pooled
+        return config.segment
+
+    @classmethod
+    def from_pretrained(cls, name: str | Path, *args: Any, **options: Any) -> Self:  # type: ignore[override]
+        """A saved language model, from a folder, a hub id or the name of one that comes with the package."""
+        name = find_shipped(str(name)) or name
+        hub = hub_options(options)
+        with explain_loading(str(name)):
+            found, _ = NuggetLMConfig.get_config_dict(str(name), **hub)
+            if (kind := found.get("model_type")) != NuggetLMConfig.model_type:
+                raise CheckpointError(f"{str(name)!r} is a {kind!r} model, not a language model of nuggets.")
+            if found.get("base"):
+                return cls._from_base(str(name), NuggetLMConfig(**found), hub)
+            loaded: Any = super().from_pretrained(
+                str(name), *args, use_safetensors=True, output_loading_info=True, **options
+            )
+        model, report = loaded
+        check_complete(str(name), report["missing_keys"])
+        model.nugget._tokenizer = load_tokenizer(str(name), "nugget", **hub)
+        with explain_loading(str(name)):
+            model.nugget.view.load_generation_config(str(name), **hub)
+        model.nugget._freeze()
+        return model
+
+    @classmethod
+    def _from_base(cls, name: str, config: NuggetLMConfig, hub: dict[str, Any]) -> Self:
+        """What `save_difference` wrote: the base model's weights, and those that differ."""
+        base = load(config.base)
+        if (weights := fingerprint(base)) != config.base_weights:
+            raise CheckpointError(
+                f"{name!r} goes with the model {config.base!r} of weights {config.base_weights}; this one has {weights}."
+            )
+        index = fetch(name, compact.INDEX, **hub)
+        if index is None:
+            raise CheckpointError(f"{name!r} lacks {compact.INDEX}: it is not whole.")
+        made = cls(config, base)
+        changed = compact.read_compact(index, lambda file: fetch(name, file, **hub))
+        unknown = made.load_state_dict(changed, strict=False).unexpected_keys
+        if unknown:
+            raise CheckpointError(f"{name!r} has weights that fit nowhere: {', '.join(unknown[:3])}.")
+        made.to(base.device)  # type: ignore[arg-type]
+        return made.eval()
+
+    def save_difference(self, path: str | Path, base: str, original: NuggetModel) -> None:
+        """Write only what differs from a nugget model that the reader has, as int8.
+
+        Args:
+            path: The folder.
+            base: The name by which `textnuggets.load` finds that model.
+            original: That model.
+        """
+        folder = Path(path)
+        folder.mkdir(parents=True, exist_ok=True)
+        own, theirs = self.state_dict(), original.state_dict()
+        changed = {
+            name: value
+            for name, value in own.items()
+            if (same := theirs.get(name.removeprefix("nugget."))) is None
+            or not torch.equal(same.to(value), value)
+        }
+        self.config.base, self.config.base_weights = base, fingerprint(original)
+        try:
+            self.config.save_pretrained(str(folder))
+        finally:
+            self.config.base = self.config.base_weights = None
+        compact.write_compact(changed, folder)
+
+    def save_pretrained(self, path: str | Path, **options: Any) -> None:  # type: ignore[override]
+        """Write `config.json`, safetensors and the tokenizer."""
+        super().save_pretrained(str(path), **options)
+        if options.get("is_main_process", True):
+            self.tokenizer.save_pretrained(str(path))
+            self.nugget.view.save_generation_config(Path(path))
+
+    def _init_weights(self, module: nn.Module) -> None:
+        if module is getattr(self, "ages", None):
+            init.zeros_(module.weight)
+
+    @property
+    def tokenizer(self) -> Any:
+        """The nugget model's."""
+        return self.nugget.tokenizer
+
+    @property
+    def view(self) -> Any:
+        """The backbone, seen as the nugget model sees it."""
+        return self.nugget.view
+
+    @property
+    def pad_id(self) -> int:
+        """The id padding is filled with."""
+        return self.nugget.pad_id
+
+    def get_input_embeddings(self) -> nn.Module:
+        """The backbone's token embeddings."""
+        return self.nugget.get_input_embeddings()
+
+    # ---------------------------------------------------------------- the past
+
+    def remember(self, segments: Sequence[Sequence[int]], ratio: float | None = None) -> list[SegmentMemory]:
+        """The nuggets of finished segments, each encoded on its own, with the tokens that close a text."""
+        ratio = self.config.nugget.ratio if ratio is None else check_ratio(ratio)  # type: ignore[union-attr]
+        before, after = special_frame(self.tokenizer)
+        found: list[SegmentMemory] = []
+        for start in range(0, len(segments), BATCH):
+            closed = [[*before, *ids, *after] for ids in segments[start : start + BATCH]]
+            ids, mask = (part.to(self.device) for part in pad(closed, self.pad_id))
+            made = self.nugget.generate_nuggets(
+                ids, mask, nugget_count(mask.sum(-1), ratio), torch.zeros_like(mask)
+            )
+            for row, kept in enumerate(made.selection.kept.sum(-1).tolist()):
+                found.append(SegmentMemory(made.nuggets[row, :kept], made.scores[row, :kept]))
+        return found
+
+    # ---------------------------------------------------------------- predicting
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        history: History | None = None,
+        context: Tensor | None = None,
+        ratio: float | None = None,
+        labels: Tensor | None = None,
+        classes: SampledClasses | None = None,
+        num_items_in_batch: Tensor | int | None = None,
+    ) -> NuggetOutput:
+        """Predict the tokens of segments.
+
+        Args:
+            input_ids: `(batch, n)` segments; what is padding must not count in `labels`.
+            history: The memories of the segments before, if they are nuggets that are known already.
+            context: `(batch, m)` or else the tokens of the segments before, as many of them for every row.
+            ratio: Compression ratio of `context`; the nugget model's own by default.
+            labels: `(batch, n)` the same tokens; -100 does not count.
+            classes: The part of the vocabulary to decide between, for a sampled softmax.
+            num_items_in_batch: What the summed loss is divided by; the number of targets by default.
+
+        Returns:
+            `logits` `(batch, n, vocabulary)`, the i-th of which predicts the i-th token, and `loss`.
+        """
+        begun = self.begin(input_ids)
+        if context is not None and context.shape[1] and self.config.memory == "tokens":
+            joined = self.begin(torch.cat([context, input_ids], dim=1))
+            states = self._decode(joined)[:, context.shape[1] :]
+        elif context is not None and context.shape[1] and self.config.memory == "compressive":
+            states = self._decode(begun, cache=self._compress(context))
+        elif context is not None and context.shape[1]:
+            past = [row.split(self.config.segment) for row in context]
+            made = iter(self.remember([part.tolist() for row in past for part in row], ratio))
+            states = self._decode_with(History.of([[next(made) for _ in row] for row in past]), begun)  # type: ignore[arg-type]
+        elif history is None:
+            states = self._decode(begun)
+        else:
+            states = self._decode_with(history, begun)
+        logits = self.view.project(states, None if classes is None else classes.ids)
+        loss = None if labels is None else decoding_loss(logits, labels, classes, num_items_in_batch)
+        return NuggetOutput(loss=loss, logits=logits)
+
+    def begin(self, ids: Tensor) -> Tensor:
+        """What the decoder reads to predict tokens: its start token, then all of them but the last."""
+        start = torch.full_like(ids[:, :1], self.view.start_token)
+        return torch.cat([start, ids[:, :-1]], dim=1)
+
+    def _decode_with(self, history: History, begun: Tensor) -> Tensor:
+        """Rows with a past read it; those without run as if there were no cross-attention."""
+        remembers = history.kept.any(1)
+        if bool(remembers.all()):
+            return self._read(history, begun)
+        states = torch.empty(*begun.shape, self.view.hidden_size, device=begun.device, dtype=self.dtype)
+        if bool(remembers.any()):
+            states[remembers] = self._read(history.rows(remembers), begun[remembers])
+        states[~remembers] = self._decode(begun[~remembers])
+        return states
+
+    def memory_of(self, history: History) -> tuple[Tensor, Tensor]:
+        """What cross-attention reads: nuggets that know their age, and the bias of their scores (Eq. 5)."""
+        nuggets = history.vectors.to(self.dtype) + self.ages(history.ages.clamp(max=AGES - 1))
+        bias = residual_bias(
+            history.scores, history.kept, self.nugget.config.residual, self.view.residual_scale, nuggets.dtype
+        )
+        return nuggets * history.kept[:, :, None], bias
+
+    def _read(self, history: History, begun: Tensor) -> Tensor:
+        return self.view.decode(*self.memory_of(history), begun)
+
+    def _decode(self, begun: Tensor, cache: Any = None) -> Tensor:
+        return self.view.decode(None, None, begun, cache=cache)
+
+    def _compress(self, context: Tensor) -> DynamicCache:
+        """The keys and values of past segments, each read on its own, every `pooled` of them as one.
+
+        Keys and values are linear in the hidden states, so that this is mean pooling of these. No gradient goes back
+        in time, as in compressive transformers.
+        """
+        rows, length = context.shape
+        segments = context.reshape(rows * (length // self.config.segment), self.config.segment)
+        with torch.no_grad():
+            past = self.view.keys_and_values(self.begin(segments))
+        cache = DynamicCache()
+        for layer, (keys, values) in enumerate(past):
+            # (rows * segments, heads, s, d) -> (rows, heads, segments * s / pooled, d)
+            pooled = [
+                part.unflatten(2, (-1, self.config.pooled))
+                .mean(3)
+                .unflatten(0, (rows, -1))
+                .transpose(1, 2)
+                .flatten(2, 3)
+                for part in (keys, values)
+            ]
+            cache.update(*pooled, layer)
+        return cache
+
+    def open(self, text: str | Sequence[int] = "", max_history: int | None = None) -> Stream:
+        """A text that grows and is remembered as it does.
+
+        Args:
+            text: What it begins with, as text or token ids.
+            max_history: How many segments are remembered at most, so that memory stays the same however long
+                the text gets; by default the model's history.
+        """
+        from textnuggets.lm.stream import Stream
+
+        stream = Stream(self, self.config.history if max_history is None else max_history)
+        stream.append(text)
+        return stream
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Evaluation mode for as long as it lasts, then what it was before."""
+        training = self.training
+        self.eval()
+        try:
+            yield
+        finally:
+            self.train(training)
+
+
+AutoConfig.register(NuggetLMConfig.model_type, NuggetLMConfig)
+AutoModel.register(NuggetLMConfig, NuggetLM)
