@@ -58,6 +58,7 @@ def test_files_import_only_from_above():
         "lm",
         "train",
         "evaluate",
+        "serve",
         "cli",
         "__main__",
     ]

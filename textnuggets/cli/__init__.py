@@ -18,6 +18,7 @@ from textnuggets.cli.lm import app as lm
 from textnuggets.cli.reconstruct import reconstruct
 from textnuggets.cli.report import report
 from textnuggets.cli.search import search
+from textnuggets.cli.serve import serve
 from textnuggets.cli.train import train
 from textnuggets.cli.trim import trim
 from textnuggets.errors import TextnuggetsError
@@ -33,6 +34,7 @@ app.command()(reconstruct)
 app.command()(highlight)
 app.add_typer(index, name="index")
 app.command()(search)
+app.command()(serve)
 app.command()(train)
 app.command()(trim)
 app.add_typer(lm, name="lm")

@@ -16,17 +16,17 @@ class BM25:
     def __init__(self, texts: Sequence[str]) -> None:
         self.count = len(texts)
         self._engine = _bm25s().BM25()
-        self._engine.index(_words(texts), show_progress=False)
+        self._engine.index(words_of(texts), show_progress=False)
 
     def nearest(self, queries: Sequence[str], k: int) -> np.ndarray:
         """`(queries, k)` the numbers of the best texts, best first."""
-        words = _words(queries)
+        words = words_of(queries)
         found, _ = self._engine.retrieve(words, k=min(k, self.count), show_progress=False)
         return np.asarray(found)
 
     def scores(self, query: str) -> np.ndarray:
         """`(texts,)` the score of every text."""
-        (words,) = _words([query])
+        (words,) = words_of([query])
         return np.asarray(self._engine.get_scores(words), dtype=np.float32)
 
 
@@ -38,7 +38,7 @@ def _bm25s() -> Any:
     return bm25s
 
 
-def _words(texts: Sequence[str]) -> list[list[str]]:
+def words_of(texts: Sequence[str]) -> list[list[str]]:
     """Lower-case words without English stop words; a text of nothing else keeps a word that no other has."""
     found: list[list[str]] = _bm25s().tokenize(
         list(texts), stopwords="en", return_ids=False, show_progress=False

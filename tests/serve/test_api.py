@@ -1,0 +1,284 @@
+"""The HTTP API: what it answers, what it refuses, and that nothing brings it down."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import threading
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.tiny import CORPUS, tiny_model
+from textnuggets import NuggetIndex, maxsim
+from textnuggets.serve.app import Limits, create_app
+from textnuggets.serve.batching import Busy, Worker
+
+
+@pytest.fixture(scope="module")
+def client(copier, tmp_path_factory):
+    index = NuggetIndex.create(tmp_path_factory.mktemp("served") / "index", copier)
+    index.add([f"d{i}" for i in range(5)], CORPUS, [{"n": i} for i in range(5)])
+    limits = Limits(texts=8, tokens=500, body_bytes=20_000)
+    with TestClient(create_app(copier, "tiny", index, limits), raise_server_exceptions=False) as made:
+        yield made
+
+
+def test_embeddings_have_openais_shape(client, copier):
+    answer = client.post(
+        "/v1/embeddings", json={"input": CORPUS[:2], "ratio": 0.2, "spans": True, "scores": True}
+    )
+    assert answer.status_code == 200
+    found = answer.json()
+    assert found["object"] == "list"
+    assert found["model"] == "tiny"
+    expected = copier.encode(CORPUS[:2], ratio=0.2)
+    for place, (item, nuggets) in enumerate(zip(found["data"], expected, strict=True)):
+        assert item["object"] == "embedding"
+        assert item["index"] == place
+        assert np.abs(np.array(item["embedding"]) - nuggets.vectors).max() < 1e-5
+        assert item["shape"] == list(nuggets.vectors.shape)
+        assert item["spans"] == nuggets.spans.tolist()
+        assert len(item["scores"]) == len(nuggets)
+    tokens = sum(nuggets.token_count for nuggets in expected)
+    assert found["usage"] == {"prompt_tokens": tokens, "total_tokens": tokens}
+    assert "spans" not in client.post("/v1/embeddings", json={"input": "cat"}).json()["data"][0]
+
+
+def test_base64_holds_the_same_numbers(client):
+    plain, packed = (
+        client.post("/v1/embeddings", json={"input": CORPUS[0], "encoding_format": kind}).json()["data"][0]
+        for kind in ("float", "base64")
+    )
+    vectors = np.frombuffer(base64.b64decode(packed["embedding"]), "<f4").reshape(packed["shape"])
+    assert np.abs(vectors - np.array(plain["embedding"])).max() < 1e-6
+
+
+def test_rerank_has_the_shape_of_cohere_and_jina(client, copier):
+    documents = [CORPUS[1], {"text": CORPUS[0]}, CORPUS[2]]
+    body = {"query": CORPUS[0], "documents": documents, "top_n": 2, "return_documents": True}
+    found = client.post("/v1/rerank", json=body).json()
+    assert found["results"][0]["index"] == 1
+    assert found["results"][0]["document"] == {"text": CORPUS[0]}
+    assert len(found["results"]) == 2
+    expected = maxsim(copier.encode(CORPUS[0]), copier.encode([CORPUS[1], CORPUS[0], CORPUS[2]]))
+    for result in found["results"]:
+        assert result["relevance_score"] == pytest.approx(expected[result["index"]], abs=1e-5)
+
+
+def test_nuggets_come_back_as_text(client):
+    found = client.post("/nuggets", json={"texts": [CORPUS[0]], "pieces": True}).json()["texts"][0]
+    assert "".join(piece["text"] for piece in found["pieces"] if not piece["is_special"]) == CORPUS[0]
+    assert sum(piece["is_nugget"] for piece in found["pieces"]) == len(found["nuggets"])
+    again = client.post("/reconstruct", json={"nuggets": [found]}).json()["texts"][0]
+    assert again == {"text": CORPUS[0], "vectors": len(found["nuggets"])}
+    direct = client.post("/reconstruct", json={"texts": [CORPUS[0]]}).json()["texts"][0]
+    assert direct == {"text": CORPUS[0], "bleu": 100.0, "vectors": len(found["nuggets"])}
+
+
+def test_similarity_shows_what_it_is_made_of(client):
+    found = client.post("/similarity", json={"query": CORPUS[0], "document": CORPUS[1]}).json()
+    matrix = np.array(found["matrix"])
+    assert matrix.shape == (len(found["query"]["nuggets"]), len(found["document"]["nuggets"]))
+    assert found["winners"] == matrix.argmax(1).tolist()
+    assert found["score"] == pytest.approx(matrix.max(1).mean(), abs=1e-5)
+    same = client.post("/similarity", json={"query": CORPUS[0], "document": CORPUS[0]}).json()
+    assert same["score"] == pytest.approx(1, abs=1e-5)
+    assert same["bm25"] > 0
+    assert "cat" in same["shared_words"]
+
+
+def test_gain_is_that_of_probing(client, copier):
+    found = client.post("/gain", json={"text": CORPUS[0], "nugget": 1}).json()
+    assert len(found["gain"]) == len(found["tokens"]) == copier.encode(CORPUS[0]).token_count
+    assert max(map(abs, found["gain"])) > 0.001
+    failed = client.post("/gain", json={"text": CORPUS[0], "nugget": 999})
+    assert failed.status_code == 422
+    assert failed.json()["error"]["param"] == "nugget"
+
+
+def test_search_looks_into_the_index(client):
+    found = client.post("/search", json={"query": CORPUS[2], "k": 2}).json()["hits"]
+    assert found[0]["id"] == "d2"
+    assert found[0]["text"] == CORPUS[2]
+    assert found[0]["matches"][0]["document"]
+    filtered = client.post("/search", json={"query": CORPUS[2], "filter": {"n": 4}}).json()["hits"]
+    assert [hit["id"] for hit in filtered] == ["d4"]
+
+
+def test_health_and_metrics_tell_what_goes_on(client):
+    assert client.get("/health").json() == {
+        "status": "ok", "model": "tiny", "decodes": True, "ratio": 0.5, "dimensions": 32, "documents": 5,
+        "version": client.get("/health").json()["version"],
+    }  # fmt: skip
+    client.get("/nothing/here")
+    metrics = client.get("/metrics").text
+    assert 'textnuggets_requests_total{path="/health",status="200"}' in metrics
+    assert 'path="other",status="404"' in metrics
+    assert "textnuggets_pending 0.0" in metrics
+
+
+def test_the_page_fetches_nothing_from_elsewhere(client):
+    page = client.get("/").text
+    assert "<title>textnuggets</title>" in page
+    assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
+
+
+# -------------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "param"),
+    [
+        ("/v1/embeddings", {}, 422, "input"),
+        ("/v1/embeddings", {"input": []}, 422, "input"),
+        ("/v1/embeddings", {"input": [1, 2]}, 422, "input"),
+        ("/v1/embeddings", {"input": 3}, 422, "input"),
+        ("/v1/embeddings", {"input": ["a"] * 9}, 422, "input"),
+        ("/v1/embeddings", {"input": "a", "ratio": 0}, 422, "ratio"),
+        ("/v1/embeddings", {"input": "a", "ratio": "x"}, 422, "ratio"),
+        ("/v1/embeddings", {"input": "a", "dimensions": 3}, 422, "dimensions"),
+        ("/v1/embeddings", {"input": "a b " * 1000}, 413, "input"),
+        ("/v1/rerank", {"query": " ", "documents": ["a"]}, 422, "query"),
+        ("/v1/rerank", {"query": "a", "documents": []}, 422, "documents"),
+        ("/v1/rerank", {"query": "a", "documents": ["a"], "top_n": 0}, 422, "top_n"),
+        ("/nuggets", {"texts": "a"}, 422, "texts"),
+        ("/reconstruct", {}, 422, "texts"),
+        ("/reconstruct", {"texts": ["a"], "nuggets": []}, 422, "texts"),
+        ("/reconstruct", {"nuggets": []}, 422, "nuggets"),
+        ("/reconstruct", {"nuggets": [{"nuggets": [], "windows": [], "token_count": 0}]}, 422, None),
+        ("/similarity", {"query": "a", "document": ""}, 422, "document"),
+        ("/search", {"query": ""}, 422, "query"),
+        ("/search", {"query": "a", "k": 0}, 422, "k"),
+    ],
+)
+def test_bad_input_gets_an_answer_that_names_the_field(client, path, body, status, param):
+    answer = client.post(path, json=body)
+    assert answer.status_code == status
+    error = answer.json()["error"]
+    if param is not None:
+        assert error["param"].split(".")[0] == param
+    assert error["message"]
+
+
+def test_what_is_no_json_or_too_large_or_no_text_is_refused(client):
+    headers = {"Content-Type": "application/json"}
+    assert client.post("/nuggets", content=b"{", headers=headers).status_code == 422
+    assert client.post("/nuggets", content=b"x" * 30_000, headers=headers).status_code == 413
+    assert client.post("/nuggets", content=iter([b"{}"]), headers=headers).status_code == 411
+    lone = client.post("/nuggets", content=json.dumps({"texts": ["\ud800"]}).encode(), headers=headers)
+    assert lone.status_code == 422
+    assert client.get("/nuggets").status_code == 405
+    assert client.get("/none").json()["error"]["message"] == "Not Found"
+
+
+def test_an_encoder_alone_does_not_decode_and_without_an_index_nothing_is_searched():
+    with TestClient(create_app(tiny_model("bert"), "bert")) as client:
+        assert client.post("/reconstruct", json={"texts": ["a"]}).status_code == 422
+        assert client.post("/gain", json={"text": "a", "nugget": 0}).status_code == 422
+        missing = client.post("/search", json={"query": "a"})
+        assert missing.status_code == 404
+        assert "--index" in missing.json()["error"]["message"]
+        assert "documents" not in client.get("/health").json()
+
+
+def test_a_key_is_asked_for_if_there_is_one(copier):
+    with TestClient(create_app(copier, api_key="secret")) as client:
+        assert client.post("/nuggets", json={"texts": ["a"]}).status_code == 401
+        wrong = client.post("/nuggets", json={"texts": ["a"]}, headers={"Authorization": "Bearer no"})
+        assert wrong.status_code == 401
+        right = client.post("/nuggets", json={"texts": ["a"]}, headers={"Authorization": "Bearer secret"})
+        assert right.status_code == 200
+        assert client.get("/health").status_code == 200
+        assert client.get("/").status_code == 200
+
+
+def test_other_origins_are_let_in_only_if_asked_for(copier):
+    headers = {"Origin": "https://example.org"}
+    with TestClient(create_app(copier)) as client:
+        assert "access-control-allow-origin" not in client.get("/health", headers=headers).headers
+    with TestClient(create_app(copier, cors=["https://example.org"])) as client:
+        allowed = client.get("/health", headers=headers).headers["access-control-allow-origin"]
+        assert allowed == "https://example.org"
+
+
+# -------------------------------------------------------------------- batches, limits, time
+
+
+def test_requests_that_arrive_together_are_encoded_together(model):
+    async def ask():
+        worker = Worker(model, window=0.05, batch_tokens=10_000, most=50)
+        found = await asyncio.gather(
+            *(worker.encode([text], 0.2) for text in CORPUS), worker.encode(["cat"], 0.5)
+        )
+        worker.close()
+        return worker, found
+
+    worker, found = asyncio.run(ask())
+    assert worker.batches == 2  # one for each ratio
+    assert worker.batched == 6
+    for (nuggets,), text in zip(found, CORPUS, strict=False):
+        assert np.abs(nuggets.vectors - model.encode(text, ratio=0.2).vectors).max() < 1e-5
+
+
+def test_one_bad_request_of_a_batch_fails_alone(model, monkeypatch):
+    from textnuggets.errors import InputError
+
+    encode = type(model).encode
+
+    def picky(self, texts, **options):
+        if "bad" in texts:
+            raise InputError("bad text")
+        return encode(self, texts, **options)
+
+    monkeypatch.setattr(type(model), "encode", picky)
+
+    async def ask():
+        worker = Worker(model, window=0.05, batch_tokens=10_000, most=50)
+        tasks = [worker.encode([text], None) for text in ("good", "bad")]
+        found = await asyncio.gather(*tasks, return_exceptions=True)
+        worker.close()
+        return found
+
+    good, bad = asyncio.run(ask())
+    assert len(good) == 1
+    assert isinstance(bad, InputError)
+
+
+def test_when_too_many_wait_the_next_is_told_to_try_again(model):
+    async def ask():
+        worker = Worker(model, window=0.2, batch_tokens=10_000, most=2)
+        first = [asyncio.create_task(worker.encode(["cat"], None)) for _ in range(2)]
+        await asyncio.sleep(0)
+        with pytest.raises(Busy):
+            await worker.encode(["dog"], None)
+        await asyncio.gather(*first)
+        await worker.encode(["dog"], None)  # there is room again
+        worker.close()
+
+    asyncio.run(ask())
+
+
+def test_busy_and_late_answers_say_so(copier, monkeypatch):
+    gate = threading.Event()
+    encode = type(copier).encode
+    monkeypatch.setattr(type(copier), "encode", lambda *a, **k: gate.wait(5) and encode(*a, **k))
+    with TestClient(create_app(copier, limits=Limits(seconds=0.2, waiting=1))) as client:
+        late = client.post("/nuggets", json={"texts": ["a"]})
+        assert late.status_code == 504
+        assert "0.2 seconds" in late.json()["error"]["message"]
+        gate.set()
+    with TestClient(create_app(copier, limits=Limits(waiting=0))) as client:
+        busy = client.post("/nuggets", json={"texts": ["a"]})
+        assert busy.status_code == 503
+        assert busy.headers["retry-after"] == "1"
+
+
+def test_the_description_has_examples_and_every_path(client):
+    described = client.get("/openapi.json").json()
+    assert set(described["paths"]) == {
+        "/v1/embeddings", "/v1/rerank", "/nuggets", "/reconstruct", "/similarity", "/gain", "/search", "/health",
+    }  # fmt: skip
+    assert described["components"]["schemas"]["EmbeddingsRequest"]["properties"]["input"]["examples"]

@@ -1,0 +1,1 @@
+"""Nuggets over HTTP, and a page to look at them."""

@@ -1,0 +1,234 @@
+"""From what the model and the index say to what the API answers."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from textnuggets.errors import InputError, MissingExtraError
+from textnuggets.evaluate.probing import probability_gain
+from textnuggets.highlighting import highlight
+from textnuggets.model.modeling import NuggetModel
+from textnuggets.model.nuggets import Nuggets
+from textnuggets.model.windows import cut_into_windows
+from textnuggets.search.index import Hit
+from textnuggets.search.maxsim import maxsim
+from textnuggets.serve import schemas as s
+from textnuggets.text.sentences import sentence_spans
+
+
+def embeddings(found: Sequence[Nuggets], request: s.EmbeddingsRequest, name: str) -> s.EmbeddingsAnswer:
+    """In OpenAI's shape."""
+    data = []
+    for place, nuggets in enumerate(found):
+        vectors = nuggets.vectors.astype("<f4")
+        as_text = request.encoding_format == "base64"
+        data.append(
+            s.Embedding(
+                index=place,
+                embedding=b64encode(vectors.tobytes()).decode() if as_text else vectors.tolist(),
+                shape=vectors.shape,
+                spans=nuggets.spans.tolist() if request.spans else None,
+                scores=nuggets.scores.tolist() if request.scores else None,
+            )
+        )
+    return s.EmbeddingsAnswer(data=data, model=name, usage=_usage(found))
+
+
+def _usage(found: Sequence[Nuggets]) -> s.Usage:
+    tokens = sum(nuggets.token_count for nuggets in found)
+    return s.Usage(prompt_tokens=tokens, total_tokens=tokens)
+
+
+def rerank(
+    query: Nuggets,
+    found: Sequence[Nuggets],
+    documents: Sequence[str],
+    request: s.RerankRequest,
+    name: str,
+    answer_id: str,
+) -> s.RerankAnswer:
+    """In the shape Cohere and Jina share, best first."""
+    scores = np.asarray(maxsim(query, list(found)))
+    order = np.argsort(-scores, kind="stable")[: request.top_n]
+    results = [
+        s.RerankResult(
+            index=int(i),
+            relevance_score=float(scores[i]),
+            document=s.RerankDocument(text=documents[i]) if request.return_documents else None,
+        )
+        for i in order
+    ]
+    return s.RerankAnswer(id=answer_id, model=name, results=results, usage=_usage([query, *found]))
+
+
+def nuggets(found: Nuggets, with_vectors: bool) -> s.NuggetsOut:
+    """A text as nuggets."""
+    return s.NuggetsOut(
+        nuggets=[
+            s.Nugget(
+                token=token,
+                span=tuple(span),
+                segment=tuple(segment),
+                score=float(score),
+                position=int(position),
+                vector=vector.astype(np.float32).tolist() if with_vectors else None,
+            )
+            for token, span, segment, score, position, vector in zip(
+                found.tokens,
+                found.spans.tolist(),
+                found.segments.tolist(),
+                found.scores,
+                found.positions,
+                found.vectors,
+                strict=True,
+            )
+        ],
+        windows=found.windows.tolist(),
+        token_count=found.token_count,
+    )
+
+
+def pieces(model: NuggetModel, texts: Sequence[str], ratio: float | None) -> list[list[s.PieceOut]]:
+    """Every token of texts with its score."""
+    return [
+        [
+            s.PieceOut(
+                text=piece.text,
+                score=piece.score,
+                shade=piece.shade,
+                is_nugget=piece.is_nugget,
+                is_special=piece.is_special,
+            )
+            for piece in highlight(model, text, ratio)
+        ]
+        for text in texts
+    ]
+
+
+def parse_nuggets(item: s.NuggetsOut, place: int, model: NuggetModel) -> Nuggets:
+    """Nuggets from a request, checked."""
+    size = model.view.hidden_size
+    vectors = [nugget.vector for nugget in item.nuggets]
+    if not vectors or any(vector is None or len(vector) != size for vector in vectors):
+        raise InputError(f"nuggets[{place}]: every nugget needs a vector of {size} numbers.")
+    windows = np.array(item.windows, dtype=np.int64).reshape(-1, 4)
+    if (
+        (windows < 0).any()
+        or (windows[:, 1] > model.decoder_window).any()
+        or windows[:, 0].sum() != len(vectors)
+    ):
+        raise InputError(f"nuggets[{place}].windows do not fit its {len(vectors)} nuggets.")
+    made = np.array(vectors, dtype=np.float32)
+    scores = np.array([nugget.score for nugget in item.nuggets], dtype=np.float32)
+    if not (np.isfinite(made).all() and np.isfinite(scores).all()):
+        raise InputError(f"nuggets[{place}] holds numbers that are not finite.")
+    return Nuggets(
+        vectors=made,
+        scores=scores,
+        positions=np.array([nugget.position for nugget in item.nuggets], dtype=np.int64),
+        spans=np.array([nugget.span for nugget in item.nuggets], dtype=np.int64).reshape(-1, 2),
+        tokens=tuple(nugget.token for nugget in item.nuggets),
+        windows=windows,
+    )
+
+
+def reconstructions(
+    found: Sequence[Nuggets], decoded: Sequence[str], originals: Sequence[str] | None
+) -> s.ReconstructAnswer:
+    """Decoded texts, with BLEU where the original is known."""
+    scores: list[float | None] = [None] * len(decoded)
+    if originals is not None:
+        scores = [_bleu(text, original) for text, original in zip(decoded, originals, strict=True)]
+    return s.ReconstructAnswer(
+        texts=[
+            s.Reconstruction(text=text, bleu=score, vectors=len(item))
+            for item, text, score in zip(found, decoded, scores, strict=True)
+        ]
+    )
+
+
+def _bleu(text: str, original: str) -> float | None:
+    try:
+        from sacrebleu.metrics.bleu import BLEU
+    except ImportError:
+        return None
+    if text == original:
+        return 100.0
+    return float(BLEU(effective_order=True).sentence_score(text, [original]).score)
+
+
+def similarity(query: Nuggets, document: Nuggets, request: s.SimilarityRequest) -> s.SimilarityAnswer:
+    """The score, every cosine, and what words alone would say."""
+    cosines = _unit(query.vectors) @ _unit(document.vectors).T
+    score, shared = _by_words(request.query, request.document)
+    return s.SimilarityAnswer(
+        score=float(maxsim(query, document)),
+        matrix=cosines.tolist(),
+        winners=cosines.argmax(1).tolist(),
+        query=nuggets(query, with_vectors=False),
+        document=nuggets(document, with_vectors=False),
+        bm25=score,
+        shared_words=shared,
+    )
+
+
+def _unit(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
+    array = vectors.astype(np.float32)
+    return array / np.maximum(np.linalg.norm(array, axis=1, keepdims=True), 1e-12)
+
+
+def _by_words(query: str, document: str) -> tuple[float | None, list[str]]:
+    """BM25 of the document among the sentences of both texts, and the words they share."""
+    try:
+        from textnuggets.search.bm25 import BM25, words_of
+
+        own, theirs = words_of([query, document])
+        shared = list(dict.fromkeys(word for word in own if word in set(theirs)))
+        others = [text[start:end] for text in (query, document) for start, end in sentence_spans(text)]
+        return float(BM25([document, *others]).scores(query)[0]), [word for word in shared if word]
+    except MissingExtraError:
+        return None, []
+
+
+def gain(model: NuggetModel, request: s.GainRequest) -> s.GainAnswer | None:
+    """The probability gain of one nugget over its window; None if there is no such nugget."""
+    from textnuggets.model.encoding import Budget
+    from textnuggets.model.selection import nugget_count
+
+    budget = Budget.of(request.ratio, None, model.config.ratio)
+    (windows,) = cut_into_windows(model.tokenizer, [request.text], model.window)
+    place = request.nugget
+    for window in windows:
+        count = nugget_count(len(window.ids), budget.ratio)
+        if place < count:
+            ids = torch.tensor(window.ids, device=model.device)
+            with model.evaluating(), torch.inference_mode():
+                gains, _ = probability_gain(model, ids, ids, budget.ratio)
+            if place >= len(gains):
+                return None
+            tokens = [window.surface(i) for i in range(len(window.ids))]
+            return s.GainAnswer(gain=gains[place].tolist(), tokens=tokens)
+        place -= count
+    return None
+
+
+def hits(found: Sequence[Hit]) -> s.SearchAnswer:
+    """What a search found."""
+    shown: list[Any] = [
+        s.SearchHit(
+            id=hit.id,
+            score=hit.score,
+            matches=[s.SearchMatch(**match._asdict()) for match in hit.matches],
+            metadata=hit.metadata,
+            text=hit.text,
+            regenerated=hit.regenerated,
+        )
+        for hit in found
+    ]
+    return s.SearchAnswer(hits=shown)

@@ -1,0 +1,260 @@
+"""What requests may hold and answers do; FastAPI makes the OpenAPI description of it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+SAMPLE = "Rain fell all night; in the morning, the river had risen over the bridge."
+
+Text = Annotated[str, StringConstraints(strict=True)]
+Ratio = Annotated[
+    float | None,
+    Field(gt=0, le=1, description="Compression ratio; the model's own by default.", examples=[0.1]),
+]
+
+
+class Request(BaseModel):
+    """A request: what is not known in it is refused."""
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+
+class EmbeddingsRequest(Request):
+    """As OpenAI's, with a ratio."""
+
+    input: Text | list[Text] = Field(description="A text, or several.", examples=[SAMPLE])
+    model: str | None = Field(None, description="Ignored but for its type: one model is served.")
+    encoding_format: Literal["float", "base64"] = "float"
+    ratio: Ratio = None
+    spans: bool = Field(False, description="Whether to tell the characters each vector stands for.")
+    scores: bool = Field(False, description="Whether to tell what the scorer gave each vector.")
+    user: str | None = Field(None, description="Ignored.")
+
+
+class Embedding(BaseModel):
+    """The vectors of one text."""
+
+    object: Literal["embedding"] = "embedding"
+    index: int
+    embedding: list[list[float]] | str = Field(
+        description="One list for each vector; as base64, little-endian float32 of all of them, row by row."
+    )
+    shape: tuple[int, int] = Field(description="How many vectors, and their dimensions.")
+    spans: list[tuple[int, int]] | None = None
+    scores: list[float] | None = None
+
+
+class Usage(BaseModel):
+    """Tokens that were encoded."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class EmbeddingsAnswer(BaseModel):
+    """As OpenAI's."""
+
+    object: Literal["list"] = "list"
+    data: list[Embedding]
+    model: str
+    usage: Usage
+
+
+class RerankDocument(Request):
+    """A document as an object."""
+
+    text: Text
+
+
+class RerankRequest(Request):
+    """As Cohere's and Jina's."""
+
+    query: Text = Field(examples=["Where did the water go?"])
+    documents: list[Text | RerankDocument] = Field(examples=[[SAMPLE, "The cat sat on the mat."]])
+    model: str | None = None
+    top_n: int | None = Field(None, ge=1, description="How many results; all by default.")
+    return_documents: bool = False
+    ratio: Ratio = None
+
+
+class RerankResult(BaseModel):
+    """A document's place."""
+
+    index: int
+    relevance_score: float
+    document: RerankDocument | None = None
+
+
+class RerankAnswer(BaseModel):
+    """Best first."""
+
+    id: str
+    model: str
+    results: list[RerankResult]
+    usage: Usage
+
+
+class NuggetsRequest(Request):
+    """Texts to turn into nuggets."""
+
+    texts: list[Text] = Field(examples=[[SAMPLE]])
+    ratio: Ratio = None
+    vectors: bool = Field(True, description="Whether to return the vectors themselves.")
+    pieces: bool = Field(False, description="Whether to return every token with its score, for highlighting.")
+
+
+class Nugget(BaseModel):
+    """One vector and where it comes from."""
+
+    token: str
+    span: tuple[int, int]
+    segment: tuple[int, int]
+    score: float
+    position: int
+    vector: list[float] | None = None
+
+
+class PieceOut(BaseModel):
+    """A stretch of the text."""
+
+    text: str
+    score: float | None = None
+    shade: float
+    is_nugget: bool
+    is_special: bool
+
+
+class NuggetsOut(BaseModel):
+    """A text as nuggets; with vectors, it can be given to /reconstruct as it is."""
+
+    nuggets: list[Nugget]
+    windows: list[tuple[int, int, int, int]]
+    token_count: int
+    pieces: list[PieceOut] | None = None
+
+
+class NuggetsAnswer(BaseModel):
+    """In the order of the texts."""
+
+    texts: list[NuggetsOut]
+
+
+class ReconstructRequest(Request):
+    """Either texts, which are compressed and decoded again, or nuggets from /nuggets with their vectors."""
+
+    texts: list[Text] | None = Field(None, examples=[[SAMPLE]])
+    nuggets: list[NuggetsOut] | None = None
+    ratio: Ratio = None
+    num_beams: int = Field(1, ge=1, le=8)
+
+
+class Reconstruction(BaseModel):
+    """A decoded text."""
+
+    text: str
+    bleu: float | None = Field(None, description="Against the text that was given, from 0 to 100.")
+    vectors: int
+
+
+class ReconstructAnswer(BaseModel):
+    """In the order of the request."""
+
+    texts: list[Reconstruction]
+
+
+class SimilarityRequest(Request):
+    """Two texts."""
+
+    query: Text = Field(examples=["Where did the water go?"])
+    document: Text = Field(examples=[SAMPLE])
+    ratio: Ratio = None
+
+
+class SimilarityAnswer(BaseModel):
+    """Mean-MaxSim and what it is made of."""
+
+    score: float
+    matrix: list[list[float]] = Field(description="Cosines of query nuggets (rows) with document nuggets.")
+    winners: list[int] = Field(description="For each query nugget, the document nugget that answers it best.")
+    query: NuggetsOut
+    document: NuggetsOut
+    bm25: float | None = Field(
+        description="BM25 of the document among both texts' sentences; None without bm25s."
+    )
+    shared_words: list[str]
+
+
+class GainRequest(Request):
+    """What does a nugget know of its text?"""
+
+    text: Text = Field(examples=[SAMPLE])
+    ratio: Ratio = None
+    nugget: int = Field(ge=0, description="Which one, from 0.", examples=[0])
+
+
+class GainAnswer(BaseModel):
+    """The probability gain of every token when this nugget alone is exposed."""
+
+    gain: list[float]
+    tokens: list[str]
+
+
+class SearchRequest(Request):
+    """A query for the index."""
+
+    query: Text = Field(examples=["river"])
+    k: int = Field(10, ge=1, le=100)
+    filter: dict[str, str | int | float | bool] | None = None
+
+
+class SearchMatch(BaseModel):
+    """What answered one nugget of the query."""
+
+    query: tuple[int, int]
+    document: tuple[int, int]
+    score: float
+
+
+class SearchHit(BaseModel):
+    """A document that was found."""
+
+    id: str
+    score: float
+    matches: list[SearchMatch]
+    metadata: dict[str, Any]
+    text: str | None
+    regenerated: bool
+
+
+class SearchAnswer(BaseModel):
+    """Best first."""
+
+    hits: list[SearchHit]
+
+
+class Health(BaseModel):
+    """What is served."""
+
+    status: Literal["ok"] = "ok"
+    model: str
+    decodes: bool
+    ratio: float
+    dimensions: int
+    documents: int | None = Field(None, description="In the index, if one is served.")
+    version: str
+
+
+class ErrorDetail(BaseModel):
+    """What was wrong."""
+
+    message: str
+    type: str
+    param: str | None = Field(None, description="The field of the request it is about.")
+
+
+class ErrorAnswer(BaseModel):
+    """Every answer that is not a success."""
+
+    error: ErrorDetail
