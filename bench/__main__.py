@@ -11,10 +11,12 @@ from pathlib import Path
 
 from transformers.utils import logging
 
-from bench import decoding, encoding, memory, training
+from bench import decoding, encoding, generation, memory, searching, serving, training
+from textnuggets.evaluate.tasks import read_task
 from textnuggets.text.documents import read_documents
 
-PARTS = ("encode", "sentence-transformers", "reconstruct", "memory", "train")
+PARTS = ("encode", "sentence-transformers", "reconstruct", "memory", "train", "generate", "maxsim")
+FURTHER = ("search", "serve", "endurance")  # run only if named: they need a trained model, a task or long
 
 
 def main() -> None:
@@ -25,7 +27,10 @@ def main() -> None:
     parser.add_argument("--source", default=None, help="what the texts are, for the results files")
     parser.add_argument("--limit", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", choices=PARTS, action="append")
+    parser.add_argument("--model", default="search", help="a trained model, for search and serve")
+    parser.add_argument("--task", help="a folder of a retrieval task, for search")
+    parser.add_argument("--grades", default="1=4,2=3,3=2,4=1", help="what the task's grades mean")
+    parser.add_argument("--only", choices=(*PARTS, *FURTHER), action="append")
     chosen = parser.parse_args()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
@@ -44,6 +49,18 @@ def main() -> None:
         memory.flat_memory()
     if "train" in parts:
         training.plain_seq2seq(chosen.marian, chosen.texts, source, chosen.rounds)
+    if "generate" in parts:
+        generation.cost_of_context(chosen.marian, chosen.rounds)
+    if "maxsim" in parts:
+        searching.maxsim_against_sentence_transformers(chosen.rounds)
+    if "search" in parts:
+        meaning = {int(old): int(new) for old, new in (part.split("=") for part in chosen.grades.split(","))}
+        task = read_task(chosen.task, grades=meaning)
+        searching.index_of_passages(chosen.model, chosen.minilm, task, texts, source)
+    if "serve" in parts:
+        serving.batching_under_load(chosen.model, texts, source)
+    if "endurance" in parts:
+        serving.endurance(chosen.model, texts, source)
 
 
 if __name__ == "__main__":

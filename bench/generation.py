@@ -1,0 +1,125 @@
+"""What a token costs as the context grows: a NuggetLM against the same decoder with full attention over everything."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import Any
+
+import torch
+from transformers import AutoConfig, DynamicCache, EncoderDecoderCache
+
+from bench.measuring import record
+from textnuggets import NuggetConfig, NuggetLM, NuggetModel
+from textnuggets.lm.history import History, SegmentMemory
+from textnuggets.model.selection import nugget_count
+from textnuggets.model.tokenizing import load_tokenizer
+
+SEGMENT, RATIO, STEPS = 128, 0.1, 32
+CONTEXTS = (128, 256, 640, 1152, 2048, 4096, 8192)
+
+
+def cost_of_context(name: str, rounds: int) -> None:
+    """Seconds and bytes for each generated token, at the middle of a segment, by context length; random weights."""
+    config = AutoConfig.from_pretrained(name)
+    config.max_position_embeddings = max(CONTEXTS) + SEGMENT
+    tokenizer = load_tokenizer(name, config.model_type)
+    model = NuggetModel.from_backbone(config, NuggetConfig(ratio=RATIO, scorer_layer=3), tokenizer)
+    lm = NuggetLM.from_nuggets(model, SEGMENT, history=max(CONTEXTS) // SEGMENT)
+    found: list[dict[str, Any]] = []
+    for context in CONTEXTS:
+        sides = {"nuggets": _nuggets(lm, context), "full": _full(lm, context)}
+        seconds: dict[str, list[float]] = {name: [] for name in sides}
+        for number in range(rounds + 1):
+            for side, start in sides.items() if number % 2 else reversed(sides.items()):
+                cache, memory = start()
+                took = _decode(lm, cache, memory)
+                if number:  # the first warms up
+                    seconds[side].append(took)
+        row: dict[str, Any] = {"context": context}
+        for side, start in sides.items():
+            row[f"ms_{side}"] = round(1000 * statistics.median(seconds[side]), 3)
+            cache, memory = start()
+            _decode(lm, cache, memory)
+            row[f"bytes_{side}"] = _bytes(cache)
+        found.append(row)
+        print(row)
+    base = found[0]["ms_nuggets"]
+    by_context = {row["context"]: row for row in found}
+    grown = (by_context[8192]["bytes_nuggets"] - found[0]["bytes_nuggets"]) / (
+        by_context[8192]["bytes_full"] - found[0]["bytes_full"]
+    )
+    settings = {
+        "segment": SEGMENT,
+        "ratio": RATIO,
+        "steps": STEPS,
+        "backbone": config.model_type,
+        "rounds": rounds,
+    }
+    for context, target in ((1152, "<= 1.25"), (8192, "<= 1.5")):
+        record(
+            f"token-cost-at-{context}",
+            f"the time a token of the language model takes with {context:,} tokens of context, of that with 128",
+            target,
+            settings,
+            {"ratio": round(by_context[context]["ms_nuggets"] / base, 3), "rows": found},
+        )
+    record(
+        "token-memory",
+        "the growth of memory from 128 to 8,192 tokens of context, of that with full attention",
+        "<= 0.12",
+        settings,
+        {"ratio": round(grown, 3), "rows": found},
+    )
+
+
+def _nuggets(lm: NuggetLM, context: int) -> Any:
+    """Half a segment as it is, and the rest as nuggets."""
+    k, d = nugget_count(SEGMENT + 1, RATIO), lm.view.hidden_size
+    past = [SegmentMemory(torch.randn(k, d), torch.randn(k)) for _ in range(context // SEGMENT - 1)]
+    history = History.of([past])
+    memory = (None, None) if history is None else lm.memory_of(history)
+    begun = torch.randint(5, 1000, (1, SEGMENT // 2))
+
+    def start() -> tuple[Any, tuple[Any, Any]]:
+        cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
+        with torch.inference_mode():
+            lm.view.decode(*memory, begun, cache)
+        return cache, memory
+
+    return start
+
+
+def _full(lm: NuggetLM, context: int) -> Any:
+    """Everything as it is, in self-attention."""
+    ids = torch.randint(5, 1000, (1, context - SEGMENT // 2))
+    kept = DynamicCache()
+    with torch.inference_mode():
+        for part in ids.split(512, dim=1):
+            lm.view.decode(None, None, part, kept)
+
+    def start() -> tuple[Any, tuple[None, None]]:
+        cache = DynamicCache()
+        for number, layer in enumerate(kept.layers):
+            cache.update(layer.keys.clone(), layer.values.clone(), number)  # type: ignore[union-attr]
+        return cache, (None, None)
+
+    return start
+
+
+def _decode(lm: NuggetLM, cache: Any, memory: tuple[Any, Any]) -> float:
+    """Seconds a token, greedy."""
+    token = torch.tensor([[7]])
+    begun = time.perf_counter()
+    with torch.inference_mode():
+        for _ in range(STEPS):
+            token = lm.view.project(lm.view.decode(*memory, token, cache)).argmax(-1)
+    return (time.perf_counter() - begun) / STEPS
+
+
+def _bytes(cache: Any) -> int:
+    parts: list[Any] = [cache]
+    if isinstance(cache, EncoderDecoderCache):
+        parts = [cache.self_attention_cache, cache.cross_attention_cache]
+    layers = [layer for part in parts for layer in part.layers if layer.keys is not None]
+    return sum(int(layer.keys.nbytes + layer.values.nbytes) for layer in layers)

@@ -1,0 +1,108 @@
+"""The server under load on loopback: throughput and latency, with and without batching."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import numpy as np
+import psutil
+
+from bench.measuring import record
+
+CLIENTS = (1, 8, 16, 32)
+
+
+@contextmanager
+def served(model: str, *options: str) -> Iterator[tuple[str, psutil.Process]]:
+    """A server in a process of its own; its address, and the process."""
+    command = [sys.executable, "-m", "textnuggets", "serve", "--model", model, "--port", "0", *options]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ}) as process:
+        assert process.stderr is not None
+        address = ""
+        for line in process.stderr:
+            if found := re.match(r"(http://\S+)", line):
+                address = found[1]
+                break
+        try:
+            yield address, psutil.Process(process.pid)
+        finally:
+            process.terminate()
+            process.wait(60)
+
+
+async def load(address: str, clients: int, seconds: float, texts: list[str]) -> dict[str, Any]:
+    """So many clients, each asking for one short text after the other."""
+    times: list[float] = []
+    errors = 0
+    end = time.perf_counter() + seconds
+
+    async def client(number: int, http: httpx.AsyncClient) -> None:
+        nonlocal errors
+        place = number
+        while time.perf_counter() < end:
+            body = {"input": texts[place % len(texts)]}
+            begun = time.perf_counter()
+            answer = await http.post("/v1/embeddings", json=body)
+            times.append(time.perf_counter() - begun)
+            errors += answer.status_code != 200
+            place += clients
+
+    limits = httpx.Limits(max_connections=clients)
+    async with httpx.AsyncClient(base_url=address, timeout=120, limits=limits) as http:
+        await asyncio.gather(*(client(number, http) for number in range(clients)))
+    return {
+        "clients": clients,
+        "requests": len(times),
+        "per_second": round(len(times) / seconds, 1),
+        "p50_ms": round(1000 * statistics.median(times), 1),
+        "p95_ms": round(1000 * float(np.percentile(times, 95)), 1),
+        "errors": errors,
+    }
+
+
+def batching_under_load(model: str, texts: list[str], source: str, seconds: float = 15.0) -> None:
+    """Short texts, batching on and off in one run; then at full load for a while, for errors and memory."""
+    short = [" ".join(text.split()[:24]) for text in texts[:500]]
+    rows: dict[str, list[dict[str, Any]]] = {"batching": [], "alone": []}
+    with served(model) as (batching, _), served(model, "--batch-ms", "0") as (alone, _):
+        for clients in CLIENTS:
+            for name, address in (("batching", batching), ("alone", alone)):
+                asyncio.run(load(address, clients, 2, short))  # warm up
+                rows[name].append(asyncio.run(load(address, clients, seconds, short)))
+                print(name, rows[name][-1])
+    at_16 = {name: next(row for row in found if row["clients"] == 16) for name, found in rows.items()}
+    settings = {"model": model, "source": source, "texts": len(short), "words": 24, "seconds": seconds}
+    record(
+        "serve-batching",
+        "the throughput at 16 clients without batching",
+        ">= 1.5",
+        settings,
+        {"ratio": round(at_16["batching"]["per_second"] / at_16["alone"]["per_second"], 3), "rows": rows},
+    )
+
+
+def endurance(model: str, texts: list[str], source: str, seconds: float = 600.0) -> None:
+    """Full load for a while: no error, and the same memory at the end as near the beginning."""
+    short = [" ".join(text.split()[:24]) for text in texts[:500]]
+    with served(model) as (address, process):
+        asyncio.run(load(address, 16, 30, short))
+        before = process.memory_info().rss
+        found = asyncio.run(load(address, 16, seconds, short))
+        after = process.memory_info().rss
+    record(
+        "serve-memory",
+        f"the memory of the server after {seconds:g} more seconds at full load",
+        "<= 1.1",
+        {"model": model, "source": source, "clients": 16, "seconds": seconds},
+        {"ratio": round(after / before, 3), "bytes_before": before, "bytes_after": after, **found},
+    )
