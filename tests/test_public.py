@@ -55,6 +55,7 @@ def test_files_import_only_from_above():
         "highlighting",
         "fidelity",
         "bulk",
+        "shards",
         "lm",
         "train",
         "evaluate",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,10 +17,11 @@ def encode(
         str,
         typer.Argument(
             help="A .txt file with one text a line, .jsonl with 'text' and perhaps 'id', .parquet "
-            "with such columns, or '-' for standard input."
+            "with such columns, or '-' for standard input. A folder or a pattern such as 'shards/*.jsonl' "
+            "stands for several files, and OUT for a folder."
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Parquet file to write.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Parquet file, or folder of them, to write.")],
     model: Model = None,
     ratio: Ratio = None,
     dtype: Annotated[
@@ -38,8 +39,20 @@ def encode(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Report lines that cannot be read, and go on.")
     ] = False,
+    engine: Annotated[
+        str | None, typer.Option(help="For several files: 'local' (by default) or 'ray'.")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="With ray: how many files at once.")] = 2,
+    address: Annotated[
+        str | None, typer.Option(help="With ray: of a cluster; by default one is started here.")
+    ] = None,
 ) -> None:
     """Encode texts into nuggets."""
+    if engine is not None or Path(texts).is_dir() or any(sign in texts for sign in "*?["):
+        settings = {"ratio": ratio, "dtype": dtype, "batch_size": batch_size, "with_text": with_text}
+        settings |= {"fidelity": fidelity, "skip_bad": skip_bad}
+        _encode_shards(texts, out, model, settings, engine or "local", workers, address)
+        return
     from textnuggets.files import check_output
     from textnuggets.text.documents import raise_bad_line, read_documents
 
@@ -75,3 +88,31 @@ def encode(
         raise typer.Exit(130) from None
     skipped = f"; {bad:,} bad lines skipped" if bad else ""
     print(f"{out}: {rows:,} texts{skipped}", file=sys.stderr)
+
+
+def _encode_shards(
+    pattern: str,
+    out: Path,
+    model: str | None,
+    settings: dict[str, Any],
+    engine: str,
+    workers: int,
+    address: str | None,
+) -> None:
+    if engine not in ("local", "ray"):
+        raise InputError(f"--engine must be local or ray, got {engine!r}.")
+    from textnuggets.cli.options import quiet_transformers
+    from textnuggets.shards import Settings, encode_shards, find_shards
+
+    shards = find_shards(pattern)
+    quiet_transformers()
+    try:
+        done = encode_shards(shards, out, Settings(model, **settings), engine, workers, address)  # type: ignore[arg-type]
+    except KeyboardInterrupt:
+        print("interrupted: what is done is kept; the same command goes on.", file=sys.stderr)
+        raise typer.Exit(130) from None
+    failed = [item for item in done if item.error is not None]
+    rows = sum(item.rows for item in done)
+    print(f"{out}: {rows:,} texts of {len(done) - len(failed):,} files", file=sys.stderr)
+    if failed:
+        raise InputError(f"{len(failed)} of {len(done)} files are not done: see above, and run it again.")
