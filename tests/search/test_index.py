@@ -283,6 +283,49 @@ def test_a_layout_comes_back_as_it_was(copier):
             unpack_layout(broken, nuggets.vectors)
 
 
+def test_what_was_encoded_before_is_not_encoded_again(copier, copier_folder, tmp_path, run, monkeypatch):
+    from textnuggets.bulk import encode_to_parquet
+    from textnuggets.text.documents import Document
+
+    (tmp_path / "encoded").mkdir()
+    documents = [Document(name, text) for name, text in zip(IDS, CORPUS, strict=True)]
+    for number, part in enumerate((documents[:3], documents[3:])):
+        out = tmp_path / "encoded" / f"{number}.parquet"
+        encode_to_parquet(copier, part, out, name="copier", with_text=True)
+    monkeypatch.setattr(type(copier), "encode", lambda *_, **__: pytest.fail("encoded again"))
+    place = tmp_path / "index"
+    built = run("index", tmp_path / "encoded", "-o", place, "--model", copier_folder)
+    assert "5 documents written, 5 in all" in built.stderr, built.stderr
+    again = run("index", "add", place, tmp_path / "encoded" / "0.parquet")
+    assert "0 documents written, 3 were there already" in again.stderr
+    monkeypatch.undo()
+    with NuggetIndex.open(place) as index:
+        assert index.search(CORPUS[4], k=1)[0].text == CORPUS[4]
+
+
+def test_nuggets_of_other_weights_or_another_ratio_are_refused(copier, model, tmp_path):
+    from textnuggets.bulk import encode_to_parquet
+    from textnuggets.text.documents import Document
+
+    out = tmp_path / "nuggets.parquet"
+    encode_to_parquet(copier, [Document("a", "text")], out, name="copier", ratio=0.3)
+    with (
+        NuggetIndex.create(tmp_path / "other", model) as index,
+        pytest.raises(IndexFileError, match="was made by 'copier'"),
+    ):
+        index.add_encoded(out)
+    with (
+        NuggetIndex.create(tmp_path / "ratio", copier, ratio=0.5) as index,
+        pytest.raises(IndexFileError, match=r"at the ratio 0\.3, the index at 0\.5"),
+    ):
+        index.add_encoded(out)
+    with (
+        NuggetIndex.create(tmp_path / "text", copier, ratio=0.3) as index,
+        pytest.raises(InputError, match="holds no texts"),
+    ):
+        index.add_encoded(out)
+
+
 # -------------------------------------------------------------------- the commands
 
 

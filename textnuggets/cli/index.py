@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -45,7 +46,8 @@ Docs = Annotated[
     str,
     typer.Argument(
         help="A folder of .txt, .md, .jsonl or .parquet files, or one file; '-' for standard input. In a folder "
-        "a .txt or .md file is one document; alone, a .txt file has one a line."
+        "a .txt or .md file is one document; alone, a .txt file has one a line. Parquet files that 'encode' wrote "
+        "are not encoded again."
     ),
 ]
 Key = Annotated[str | None, typer.Option("--api-key", envvar="QDRANT_API_KEY", help="For a server.")]
@@ -78,7 +80,7 @@ def build(
     api_key: Key = None,
 ) -> None:
     """Index documents. Interrupted, the same command goes on where it was."""
-    documents = _read(docs, skip_bad)
+    source = _read(docs, skip_bad)
 
     from textnuggets.cli.options import load_model
     from textnuggets.model.identity import lasting_name
@@ -93,15 +95,15 @@ def build(
             out, loaded, ratio, query_ratio, dtype, store_text, lasting_name(model), api_key
         )
     with index:
-        _add(index, documents)
+        _add(index, source)
 
 
 @app.command()
 def add(index: Place, docs: Docs, skip_bad: SkipBad = False, api_key: Key = None) -> None:
     """Add documents, in place of those with the same ids."""
-    documents = _read(docs, skip_bad)
+    source = _read(docs, skip_bad)
     with _open(index, api_key) as opened:
-        _add(opened, documents)
+        _add(opened, source)
 
 
 @app.command()
@@ -143,8 +145,15 @@ def _open(place: str, api_key: str | None) -> NuggetIndex:
     return NuggetIndex.open(place, api_key=api_key)
 
 
-def _read(docs: str, skip_bad: bool) -> Iterator[Document]:
+def _read(docs: str, skip_bad: bool) -> Iterator[Document] | list[Path]:
+    """Documents to encode, or files of nuggets that are encoded already."""
+    from textnuggets.model.storage import is_nugget_file
     from textnuggets.text.documents import raise_bad_line, read_collection
+
+    path = Path(docs)
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    if files and all(map(is_nugget_file, files)):
+        return files
 
     def report(error: InputError) -> None:
         print(f"skipped: {error}", file=sys.stderr)
@@ -152,9 +161,15 @@ def _read(docs: str, skip_bad: bool) -> Iterator[Document]:
     return read_collection(docs, report if skip_bad else raise_bad_line)
 
 
-def _add(index: NuggetIndex, documents: Iterator[Document]) -> None:
+def _add(index: NuggetIndex, source: Iterator[Document] | list[Path]) -> None:
+    from textnuggets.search.index import Added
+
     try:
-        done = index.add_documents(documents, show_progress=True)
+        if isinstance(source, list):
+            counts = [index.add_encoded(file, show_progress=True) for file in source]
+            done = Added(*map(sum, zip(*counts, strict=True)))
+        else:
+            done = index.add_documents(source, show_progress=True)
     except KeyboardInterrupt:
         print("interrupted: what is done is kept; the same command goes on.", file=sys.stderr)
         raise typer.Exit(130) from None

@@ -102,9 +102,29 @@ def load_nuggets(path: str | Path) -> tuple[list[str], list[Nuggets]]:
 
 def iter_nuggets(path: str | Path, batch_size: int = 256) -> Iterator[tuple[str, Nuggets]]:
     """Stream `(id, nuggets)` from a file."""
+    for name, nuggets, _ in iter_rows(path, batch_size):
+        yield name, nuggets
+
+
+def iter_rows(path: str | Path, batch_size: int = 256) -> Iterator[tuple[str, Nuggets, str | None]]:
+    """Stream `(id, nuggets, text)` from a file; the text is None if it was not stored."""
     with open_nugget_file(path) as file:
         for batch in file.iter_batches(batch_size=batch_size):
-            yield from _from_batch(batch)
+            has_text = "text" in batch.schema.names
+            texts = batch.column("text").to_pylist() if has_text else [None] * len(batch)
+            for (name, nuggets), text in zip(_from_batch(batch), texts, strict=True):
+                yield name, nuggets, text
+
+
+def is_nugget_file(path: str | Path) -> bool:
+    """Whether a file is one of nuggets."""
+    if Path(path).suffix != ".parquet":
+        return False
+    try:
+        open_nugget_file(path).close()
+    except InputError:
+        return False
+    return True
 
 
 def read_metadata(path: str | Path) -> dict[str, Any]:

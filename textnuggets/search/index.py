@@ -31,6 +31,7 @@ from textnuggets.model.checkpoint import load
 from textnuggets.model.identity import fingerprint
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.nuggets import Nuggets
+from textnuggets.model.storage import iter_rows, read_metadata
 from textnuggets.progress import Progress
 from textnuggets.search.engine import DTYPES, Engine, Stored, labels_of
 from textnuggets.search.layout import pack_layout, unpack_layout
@@ -292,6 +293,42 @@ class NuggetIndex:
                 progress.add(len(batch))
         return Added(written, unchanged)
 
+    def add_encoded(self, path: str | Path, show_progress: bool = False) -> Added:
+        """Add what `textnuggets encode` wrote, without encoding it again; the rest is as in `add`.
+
+        Args:
+            path: A Parquet file of nuggets, made by the same weights at the same ratio.
+            show_progress: Whether to report on standard error.
+        """
+        about = read_metadata(path)
+        if about.get("weights") != self.manifest.fingerprint:
+            raise IndexFileError(
+                f"{path} was made by {about.get('model')!r} (weights {about.get('weights')}), the index by "
+                f"{self.manifest.model!r} ({self.manifest.fingerprint})."
+            )
+        if about.get("ratio") not in (None, self.manifest.ratio):  # none: each text has its own
+            raise IndexFileError(
+                f"{path} was made at the ratio {about['ratio']}, the index at {self.manifest.ratio}."
+            )
+        written = unchanged = 0
+        with Progress("index", None, show_progress) as progress:
+            for batch in _batches(iter_rows(path), BATCH):
+                rows = {}  # of one id twice, the last
+                for name, nuggets, text in batch:
+                    if text is None and self.manifest.store_text:
+                        raise InputError(
+                            f"{path} holds no texts: encode --with-text, or index with --no-store-text."
+                        )
+                    rows[name] = (Document(name, text or ""), nuggets, _hash_nuggets(nuggets, text))
+                known = {item.id: item.payload.get("hash") for item in self._engine.get(list(rows))}
+                new = [row for name, row in rows.items() if known.get(name) != row[2]]
+                if new:
+                    self._engine.put([self._stored(*row) for row in new])
+                written += len(new)
+                unchanged += len(batch) - len(new)
+                progress.add(len(batch))
+        return Added(written, unchanged)
+
     def _stored(self, document: Document, nuggets: Nuggets, digest: str) -> Stored:
         norms = np.linalg.norm(nuggets.vectors.astype(np.float32), axis=1)
         vectors = nuggets.vectors / np.maximum(norms, 1e-12)[:, None]
@@ -428,6 +465,12 @@ def _hash(document: Document) -> str:
     return blake2b(
         f"{metadata}\n{document.text}".encode("utf-8", "surrogatepass"), digest_size=12
     ).hexdigest()
+
+
+def _hash_nuggets(nuggets: Nuggets, text: str | None) -> str:
+    if text is not None:
+        return _hash(Document("encoded", text))
+    return blake2b(np.ascontiguousarray(nuggets.vectors).tobytes(), digest_size=12).hexdigest()
 
 
 def _clean(folder: Path, manifest: Manifest) -> None:
