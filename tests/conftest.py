@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
+from typing import NamedTuple
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -41,3 +44,26 @@ def copier_folder(copier: NuggetModel, tmp_path_factory: pytest.TempPathFactory)
     folder = tmp_path_factory.mktemp("models") / "copier"
     copier.save_pretrained(folder)
     return str(folder)
+
+
+class Finished(NamedTuple):
+    """What a command came to."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Finished]:
+    """The command line in this process: importing torch anew takes seconds."""
+    from textnuggets.cli import main
+
+    def run(*arguments: object) -> Finished:
+        monkeypatch.setattr(sys, "argv", ["textnuggets", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return Finished(int(ended.value.code or 0), out, err)
+
+    return run

@@ -5,8 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
-import subprocess
-import sys
+import shutil
 
 import numpy as np
 import pytest
@@ -191,6 +190,17 @@ def test_grades_say_what_they_mean_and_leave_out_the_rest(retrieval):
     assert read_task(retrieval).grades[0] == {0: 1, 1: 4}
 
 
+def test_what_is_judged_but_missing_counts_as_not_found(retrieval, tmp_path):
+    shutil.copytree(retrieval, tmp_path / "task")
+    with (tmp_path / "task" / "qrels.tsv").open("a") as rows:
+        rows.write("q0\tgone\t1\nq1\tgone\t1\n")
+    task = read_task(tmp_path / "task")
+    assert task.grades[0] == {0: 1, 1: 4, -1: 1}
+    found = measure(task.candidates, task.grades, ["R@100"])["R@100"]
+    assert found[0] == pytest.approx(2 / 3)
+    assert found[2] == 1
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -214,6 +224,9 @@ def test_a_broken_task_is_named_with_its_line(tmp_path):
     with pytest.raises(InputError, match=r"docs\.txt is missing"):
         read_task(tmp_path)
     (tmp_path / "docs.txt").write_text("L0\ta\nR0\tb\n")
+    with pytest.raises(InputError, match=r"task\.jsonl, line 1: source, candidates and answer"):
+        read_task(tmp_path)
+    (tmp_path / "task.jsonl").write_text('{"source": "L0", "candidates": ["R0"], "answer": -1}\n')
     with pytest.raises(InputError, match=r"task\.jsonl, line 1: source, candidates and answer"):
         read_task(tmp_path)
     (tmp_path / "docs.txt").write_text("L0\ta\nR0\n")
@@ -276,13 +289,17 @@ def test_too_few_texts_make_no_task(tmp_path):
         build_reranking([str(tmp_path / "few.jsonl")])
 
 
-def test_the_command_writes_results_and_names_what_is_wrong(models, retrieval, tmp_path):
-    def run(*arguments):
-        command = [sys.executable, "-m", "textnuggets", "evaluate", "similarity", *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
-
+def test_the_command_writes_results_and_names_what_is_wrong(run, models, retrieval, tmp_path):
     done = run(
-        "bm25", f"{models / 'nuggets'}@0.2", retrieval, "--out", tmp_path / "out", "--grades", "1=4,4=1"
+        "evaluate",
+        "similarity",
+        "bm25",
+        f"{models / 'nuggets'}@0.2",
+        retrieval,
+        "--out",
+        tmp_path / "out",
+        "--grades",
+        "1=4,4=1",
     )
     assert done.returncode == 0, done.stderr
     assert "nDCG@10" in done.stdout
@@ -295,7 +312,7 @@ def test_the_command_writes_results_and_names_what_is_wrong(models, retrieval, t
         (["bm25", retrieval, "--grades", "x"], "write old=new"),
         (["bm25", retrieval, "--similarity", "dot"], "one of maxsim, symmetric, matching"),
     ):
-        failed = run(*arguments, "--out", tmp_path / "out")
+        failed = run("evaluate", "similarity", *arguments, "--out", tmp_path / "out")
         assert failed.returncode == 2
         assert message in failed.stderr
         assert "Traceback" not in failed.stderr

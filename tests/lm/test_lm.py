@@ -319,6 +319,12 @@ def test_what_cannot_model_language_is_refused(tmp_path):
         make_lm(memory="compressive", pooled=5)
     with pytest.raises(ConfigError, match="only nuggets can"):
         make_lm(memory="tokens").open("")
+    with pytest.raises(ConfigError, match="the encoder has room for 64"):
+        NuggetLM.from_nuggets(tiny_model(), segment=64)
+    with pytest.raises(ConfigError, match="'sentence_boundary' cannot choose"):
+        NuggetLM.from_nuggets(tiny_model(selector="sentence_boundary"), segment=SIZE)
+    with pytest.raises(ConfigError, match="positions are needed"):
+        evaluate_perplexity(make_lm(memory="tokens"), [make_article(LONG, tiny_tokenizer())], history=9)
     tiny_model().save_pretrained(tmp_path)
     with pytest.raises(CheckpointError, match="not a language model"):
         NuggetLM.from_pretrained(tmp_path)
@@ -371,6 +377,35 @@ def test_a_fixed_encoder_stays_as_it_is_and_its_nuggets_are_computed_once(recipe
     assert losses(tmp_path / "again") == losses(tmp_path / "run")
 
 
+def test_nuggets_from_the_cache_are_those_computed_on_the_way(recipe, tmp_path):
+    """But for float16, in which they are kept."""
+    changes = [*LM, "optimizer.lr=1e-9", "optimizer.steps=6", "model.dropout=0.0"]
+    train(read_recipe(recipe, changes), tmp_path / "cached")
+    train(read_recipe(recipe, [*changes, "objective.train_encoder=true"]), tmp_path / "computed")
+    cached, computed = losses(tmp_path / "cached"), losses(tmp_path / "computed")
+    assert list(cached.values()) == pytest.approx(list(computed.values()), rel=2e-3)
+
+
+def test_settings_the_start_does_not_have_and_texts_without_history_are_refused(recipe, tmp_path):
+    with pytest.raises(ConfigError, match=r"model\.selector is 'mean', but .* has 'learned'"):
+        train(read_recipe(recipe, [*LM, "model.selector=mean"]), tmp_path / "run")
+    (tmp_path / "short.jsonl").write_text('{"text": "cat"}\n' * 3)
+    with pytest.raises(InputError, match="no text is longer than a segment"):
+        train(read_recipe(recipe, [*LM, f'data.train=["{tmp_path / "short.jsonl"}"]']), tmp_path / "short")
+
+
+def test_a_space_belongs_to_the_word_it_opens():
+    article = make_article("cat <unk> dog", tiny_tokenizer())
+    encoding = tiny_tokenizer()(["cat <unk> dog"], add_special_tokens=False).encodings[0]
+    text = "cat <unk> dog"
+    for (start, end), word in zip(encoding.offsets, article.words, strict=True):
+        piece = text[start:end]
+        if piece.strip() and word != 1:
+            assert piece.strip() in text.split(" ")[word]
+        if piece == " ":
+            assert text[end:].startswith(text.split(" ")[word])
+
+
 def test_the_segments_of_a_batch_have_equally_much_before_them():
     from textnuggets.lm.corpus import Place
 
@@ -392,6 +427,8 @@ def test_the_segments_of_a_batch_have_equally_much_before_them():
         ("optimizer.batch_tokens=8", "must hold"),
         ("objective.hide=0.1", "does not go with"),
         ("model.segment=1", "model.segment must be at least 2"),
+        ("objective.ratios=[0.1]", "have one ratio"),
+        ("optimizer.gradient_checkpointing=true", "does not go with"),
     ],
 )
 def test_recipes_that_cannot_be_are_refused(recipe, change, message):

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
 import sys
-import time
+import threading
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 from tests.tiny import CORPUS, tiny_model
 from textnuggets import NuggetIndex, maxsim
-from textnuggets.cli import main
-from textnuggets.errors import ConfigError, IndexFileError, InputError
+from textnuggets.errors import CheckpointError, ConfigError, IndexFileError, InputError
 from textnuggets.search import server
 from textnuggets.search.layout import pack_layout, unpack_layout
 
@@ -72,15 +69,15 @@ def test_a_hit_says_which_stretch_answered_each_nugget_of_the_query(index, model
 
 
 def test_adding_again_replaces_and_what_is_unchanged_is_left_alone(index, monkeypatch):
-    assert index.add(IDS, CORPUS) == (5, 0)
+    assert index.add(IDS, CORPUS) == (5, 0, 0)
     encoded = []
     encode = type(index.model).encode
     monkeypatch.setattr(type(index.model), "encode", lambda *a, **k: encoded.append(a[1]) or encode(*a, **k))
-    assert index.add(IDS, [*CORPUS[:4], "Something else."]) == (1, 4)
+    assert index.add(IDS, [*CORPUS[:4], "Something else."]) == (1, 4, 0)
     assert encoded == [["Something else."]]
     assert len(index) == 5
     assert index.search("Something else.", k=1)[0].text == "Something else."
-    assert index.add(["a", "a"], ["first", "second"]) == (1, 1)
+    assert index.add(["a", "a"], ["first", "second"]) == (1, 0, 1)
     assert {hit.text for hit in index.search("second", k=9) if hit.id == "a"} == {"second"}
 
 
@@ -126,6 +123,9 @@ def test_what_cannot_be_stored_is_named_and_loses_nothing(index):
         ([""], ["text"], None, "ids must be strings that are not empty"),
         (["b"], ["text"], [{"x": object()}], "metadata of 'b' is not what JSON can hold"),
         (["b"], ["text"], [{"x": float("nan")}], "metadata of 'b' is not what JSON can hold"),
+        (["b"], ["text"], [{1: 2}], "metadata of 'b' is not what JSON can hold"),
+        (["b"], ["text"], [{"x": "\ud800"}], "document 'b' holds half a surrogate pair"),
+        (["b\ud800"], ["text"], None, "half a surrogate pair"),
     ):
         with pytest.raises(InputError, match=message):
             index.add(ids, texts, metadata)
@@ -238,7 +238,10 @@ def test_an_index_in_use_is_not_opened_twice(model, tmp_path):
     NuggetIndex.open(folder).close()
 
 
-@pytest.mark.parametrize("damage", ["no manifest", "other format", "not JSON", "no vectors", "truncated"])
+@pytest.mark.parametrize(
+    "damage",
+    ["no manifest", "other format", "not JSON", "no vectors", "truncated", "no count", "half the ids"],
+)
 def test_a_damaged_index_is_named(model, tmp_path, damage):
     folder = tmp_path / "index"
     with NuggetIndex.create(folder, model) as index:
@@ -252,6 +255,12 @@ def test_a_damaged_index_is_named(model, tmp_path, damage):
         manifest.write_text("{")
     elif damage == "no vectors":
         shutil.rmtree(folder / "engine-1")
+    elif damage == "no count":
+        (folder / "documents").unlink()
+    elif damage == "half the ids":  # of which, without its log, the engine says nothing
+        shutil.rmtree(folder / "engine-1" / "wal")
+        for file in (folder / "engine-1").rglob("*mappings"):
+            file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
     else:
         for file in (folder / "engine-1").rglob("segment.json"):
             file.write_text("{")
@@ -268,6 +277,76 @@ def test_a_place_that_is_taken_is_not_overwritten(model, tmp_path):
         NuggetIndex.create(tmp_path / "new", model, dtype="float8")
     with pytest.raises(ConfigError, match="http://host:6333/collection"):
         NuggetIndex.create("http://localhost:6333", model)
+
+
+def test_making_an_index_that_was_interrupted_is_made_again(model, tmp_path):
+    (tmp_path / "index" / "engine-1").mkdir(parents=True)
+    (tmp_path / "index" / ".lock").touch()
+    with NuggetIndex.create(tmp_path / "index", model) as index:
+        assert len(index) == 0
+
+
+def test_a_disk_that_is_nearly_full_is_not_written_to(model, tmp_path, monkeypatch):
+    from collections import namedtuple
+
+    with NuggetIndex.create(tmp_path / "index", model) as index:
+        index.add(IDS[:2], CORPUS[:2])
+        usage = namedtuple("usage", "free")(1_000_000)
+        with monkeypatch.context() as patched:
+            patched.setattr(shutil, "disk_usage", lambda _: usage)
+            with pytest.raises(IndexFileError, match="the disk has 1 MB left"):
+                index.add(IDS[2:], CORPUS[2:])
+        assert len(index) == 2
+
+
+def test_looking_after_an_index_needs_no_model(tmp_path):
+    from textnuggets import load
+
+    tiny_model("bert").save_pretrained(tmp_path / "model")
+    with NuggetIndex.create(tmp_path / "index", load(tmp_path / "model")) as index:
+        index.add(IDS, CORPUS)
+    (tmp_path / "model").rename(tmp_path / "moved")
+    with NuggetIndex.open(tmp_path / "index") as index:
+        index.delete(["doc-0"])
+        index.compact()
+        assert index.info()["documents"] == 4
+        with pytest.raises(CheckpointError, match="cannot load"):
+            index.search("cat")
+    with NuggetIndex.open(tmp_path / "index", load(tmp_path / "moved")) as index:
+        assert index.search(CORPUS[1], k=1)[0].id == "doc-1"
+
+
+def test_an_index_is_closed_by_any_thread(model, tmp_path):
+    index = NuggetIndex.create(tmp_path / "index", model)
+    thread = threading.Thread(target=index.close)
+    thread.start()
+    thread.join()
+    NuggetIndex.open(tmp_path / "index").close()
+
+
+def test_a_filter_that_compares_nothing_is_refused(index):
+    index.add(IDS[:1], CORPUS[:1])
+    for wanted in ({"a": []}, {"a": {"b": 1}}, {"a": "\ud800"}):
+        with pytest.raises(InputError, match="filter"):
+            index.search("cat", filter=wanted)
+
+
+def test_a_server_gets_no_more_than_it_takes(model, monkeypatch):
+    client = server.connect(":memory:")
+    monkeypatch.setattr(server, "connect", lambda *_: client)
+    sent = []
+    send = server.ServerEngine._send
+    monkeypatch.setattr(
+        server.ServerEngine, "_send", lambda self, points: sent.append(len(points)) or send(self, points)
+    )
+    monkeypatch.setattr(server, "REQUEST_NUMBERS", 700)
+    with NuggetIndex.create("http://localhost:6333/parts", model) as index:
+        index.add(IDS, CORPUS)
+        assert len(sent) > 1
+        assert sum(sent) == len(index) == 5
+        monkeypatch.setattr(server, "MOST_NUMBERS", 10)
+        with pytest.raises(InputError, match="document 'x' has"):
+            index.add(["x"], ["Text."])
 
 
 def test_a_layout_comes_back_as_it_was(copier):
@@ -329,26 +408,6 @@ def test_nuggets_of_other_weights_or_another_ratio_are_refused(copier, model, tm
 # -------------------------------------------------------------------- the commands
 
 
-@pytest.fixture
-def run(capsys, monkeypatch):
-    """The command line in this process: importing torch anew takes seconds."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["textnuggets", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return Finished(ended.value.code or 0, out, err)
-
-    return run
-
-
-class Finished(NamedTuple):
-    returncode: int
-    stdout: str
-    stderr: str
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Documents as people have them: files in folders."""
@@ -390,6 +449,7 @@ def test_wrong_commands_say_what_is_wrong_in_one_line(run, model, folder, tmp_pa
     run("index", folder, "-o", place, "--model", name)
     for arguments, message in (
         (["index", tmp_path / "none", "-o", place, "--model", name], "cannot tell what is in it"),
+        (["search", place, "x", "--filter", "year=1", "--filter", "=2"], "write it as key=value"),
         (
             ["index", folder, "-o", place, "--model", name, "--dtype", "int8"],
             "was begun with dtype = 'float16'",
@@ -407,25 +467,57 @@ def test_wrong_commands_say_what_is_wrong_in_one_line(run, model, folder, tmp_pa
         assert failed.stderr.strip().count("\n") == 0
 
 
-def test_a_killed_build_has_all_it_reported_and_goes_on(run, model, tmp_path):
-    lines = [json.dumps({"id": f"d{i}", "text": CORPUS[i % 5] + f" {i}"}) + "\n" for i in range(3000)]
-    (tmp_path / "docs.jsonl").write_text("".join(lines))
+KILLED = """
+import os, sys
+from textnuggets import NuggetIndex, load
+from textnuggets.search.edge import EdgeEngine
+
+puts, put = 0, EdgeEngine.put
+def counting(self, documents):
+    global puts
+    puts += 1
+    if puts == {fatal}:
+        flush = self._shard.flush
+        # The update reaches the engine; before anything is flushed, the process is gone.
+        update = type(self)._update
+        def dying(self, make):
+            self._shard.update(make())
+            os.kill(os.getpid(), 9)
+        type(self)._update = dying
+    put(self, documents)
+    print(len(documents), flush=True)
+EdgeEngine.put = counting
+with NuggetIndex.open({place!r}) as index:
+    index.add([f"d{{i}}" for i in range(1000)], [{word!r} + f" {{i}}" for i in range(1000)])
+"""
+
+
+@pytest.mark.parametrize("words", [("The cat sat.", "Rain fell."), (None, "Rain fell.")])
+def test_a_killed_build_has_all_it_reported_and_goes_on(run, model, tmp_path, words):
+    """Killed in the middle of a batch: of new documents, and of documents that replace others."""
+    before, now = words
     place = tmp_path / "index"
-    arguments = ["index", tmp_path / "docs.jsonl", "-o", place, "--model", model.config.name_or_path]
-    command = [sys.executable, "-m", "textnuggets", *map(str, arguments)]
-    with (tmp_path / "err").open("w") as err:
-        process = subprocess.Popen(command, stderr=err, env={**os.environ, "OMP_NUM_THREADS": "1"})
-        manifest, started = place / "index.json", time.monotonic()
-        while not manifest.is_file() and process.poll() is None and time.monotonic() - started < 60:
-            time.sleep(0.02)
-        time.sleep(0.5)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+    with NuggetIndex.create(place, model) as index:
+        if before is not None:
+            index.add([f"d{i}" for i in range(1000)], [f"{before} {i}" for i in range(1000)])
+    code = KILLED.format(place=str(place), fatal=4, word=now)
+    killed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    reported = sum(map(int, killed.stdout.split()))
+    assert reported == 3 * 128
     with NuggetIndex.open(place) as index:
-        there = len(index)
-        assert there < 3000
-        assert there % 128 == 0  # whole batches
-    done = run(*arguments)
+        assert len(index) >= (reported if before is None else 1000)
+        documents = {item.id: item for item in index._engine.documents()}
+        for number in range(reported):
+            assert documents[f"d{number}"].payload["text"] == f"{now} {number}"
+        # Whatever is there is of one piece: the vectors are those of its text.
+        for item in list(documents.values())[::40]:
+            made = model.encode(item.payload["text"], ratio=index.manifest.ratio)
+            assert len(item.vectors) == len(made)
+            assert (item.vectors * made.vectors).sum() / np.linalg.norm(made.vectors, axis=1).sum() > 0.9
+    lines = "".join(json.dumps({"id": f"d{i}", "text": f"{now} {i}"}) + "\n" for i in range(1000))
+    (tmp_path / "docs.jsonl").write_text(lines)
+    done = run("index", tmp_path / "docs.jsonl", "-o", place, "--model", model.config.name_or_path)
     assert done.returncode == 0, done.stderr
-    assert "3,000 in all" in done.stderr
-    assert there == 0 or f"{there:,} were there already" in done.stderr
+    assert "1,000 in all" in done.stderr
+    assert "were there already" in done.stderr

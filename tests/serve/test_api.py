@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 
 from tests.tiny import CORPUS, tiny_model
 from textnuggets import NuggetIndex, maxsim
+from textnuggets.errors import ConfigError
 from textnuggets.serve.app import Limits, create_app
 from textnuggets.serve.batching import Busy, Worker
 
@@ -146,12 +147,15 @@ def test_the_page_fetches_nothing_from_elsewhere(client):
         ("/v1/rerank", {"query": "a", "documents": ["a"], "top_n": 0}, 422, "top_n"),
         ("/nuggets", {"texts": "a"}, 422, "texts"),
         ("/reconstruct", {}, 422, "texts"),
-        ("/reconstruct", {"texts": ["a"], "nuggets": []}, 422, "texts"),
+        ("/reconstruct", {"texts": ["a"], "nuggets": []}, 422, "nuggets"),
         ("/reconstruct", {"nuggets": []}, 422, "nuggets"),
         ("/reconstruct", {"nuggets": [{"nuggets": [], "windows": [], "token_count": 0}]}, 422, None),
         ("/similarity", {"query": "a", "document": ""}, 422, "document"),
         ("/search", {"query": ""}, 422, "query"),
         ("/search", {"query": "a", "k": 0}, 422, "k"),
+        ("/search", {"query": "a", "filter": {"x": []}}, 422, "filter"),
+        ("/v1/embeddings", {"input": "a", "ratio": "0.5"}, 422, "ratio"),
+        ("/v1/rerank", {"query": "a b " * 1000, "documents": ["a"]}, 413, "query"),
     ],
 )
 def test_bad_input_gets_an_answer_that_names_the_field(client, path, body, status, param):
@@ -172,6 +176,81 @@ def test_what_is_no_json_or_too_large_or_no_text_is_refused(client):
     assert lone.status_code == 422
     assert client.get("/nuggets").status_code == 405
     assert client.get("/none").json()["error"]["message"] == "Not Found"
+
+
+BAD_NUGGETS = {
+    "position": {"position": 10**30},
+    "span": {"span": [-1, 2]},
+    "score": {"score": 1e300},
+    "vector": {"vector": [1e300] * 32},
+    "short": {"vector": [0.0]},
+}
+
+
+@pytest.mark.parametrize("name", BAD_NUGGETS)
+def test_nuggets_that_cannot_be_are_refused(client, name):
+    good = {
+        "token": "a",
+        "span": [0, 1],
+        "segment": [0, 1],
+        "score": 0.0,
+        "position": 0,
+        "vector": [0.1] * 32,
+    }
+    whole = {"nuggets": [{**good, **BAD_NUGGETS[name]}], "windows": [[1, 3, 0, 1]], "token_count": 3}
+    answer = client.post("/reconstruct", json={"nuggets": [whole]})
+    assert answer.status_code == 422
+    assert answer.json()["error"]["param"].startswith("nuggets")
+
+
+@pytest.mark.parametrize(
+    "windows",
+    [[[1, 1, 0, 0], [0, 1, 0, 5]], [[1, 0, 0, 1]], [[1, 9999, 0, 1]], [[1, 2, 5, 1]], [], [[2, 3, 0, 1]]],
+)
+def test_windows_that_do_not_fit_are_refused(client, windows):
+    nugget = {
+        "token": "a",
+        "span": [0, 1],
+        "segment": [0, 1],
+        "score": 0.0,
+        "position": 0,
+        "vector": [0.1] * 32,
+    }
+    body = {"nuggets": [{"nuggets": [nugget], "windows": windows, "token_count": 3}]}
+    answer = client.post("/reconstruct", json=body)
+    assert answer.status_code == 422
+    assert "windows" in answer.json()["error"]["message"]
+
+
+def test_an_answer_that_would_be_too_large_is_refused(copier):
+    with TestClient(create_app(copier, limits=Limits(numbers=100))) as client:
+        for path, body in (
+            ("/v1/embeddings", {"input": CORPUS[0], "ratio": 1}),
+            ("/nuggets", {"texts": [CORPUS[0]], "ratio": 1}),
+            ("/similarity", {"query": CORPUS[0], "document": CORPUS[1], "ratio": 1}),
+            ("/v1/rerank", {"query": CORPUS[0], "documents": [CORPUS[1]], "ratio": 1}),
+        ):
+            assert client.post(path, json=body).status_code == 413
+        assert client.post("/nuggets", json={"texts": [CORPUS[0]], "vectors": False}).status_code == 200
+
+
+def test_as_many_documents_as_allowed_are_ranked(client):
+    body = {"query": "cat", "documents": ["cat"] * 8}
+    assert client.post("/v1/rerank", json=body).status_code == 200
+
+
+def test_a_body_of_unknown_length_is_not_read(client):
+    headers = {"Content-Type": "application/json", "Content-Length": "2", "Transfer-Encoding": "chunked"}
+    assert client.post("/nuggets", content=b"{}", headers=headers).status_code == 411
+
+
+def test_an_error_of_the_servers_own_has_the_same_shape_and_is_counted(copier, monkeypatch):
+    monkeypatch.setattr(type(copier), "encode", lambda *_, **__: 1 / 0)
+    with TestClient(create_app(copier), raise_server_exceptions=False) as client:
+        answer = client.post("/nuggets", json={"texts": ["a"]})
+        assert answer.status_code == 500
+        assert answer.json()["error"]["type"] == "server"
+        assert 'path="/nuggets",status="500"' in client.get("/metrics").text
 
 
 def test_an_encoder_alone_does_not_decode_and_without_an_index_nothing_is_searched():
@@ -195,6 +274,11 @@ def test_a_key_is_asked_for_if_there_is_one(copier):
         assert client.get("/").status_code == 200
 
 
+def test_an_empty_key_is_no_key(copier):
+    with pytest.raises(ConfigError, match="the API key is empty"):
+        create_app(copier, api_key="")
+
+
 def test_other_origins_are_let_in_only_if_asked_for(copier):
     headers = {"Origin": "https://example.org"}
     with TestClient(create_app(copier)) as client:
@@ -202,6 +286,8 @@ def test_other_origins_are_let_in_only_if_asked_for(copier):
     with TestClient(create_app(copier, cors=["https://example.org"])) as client:
         allowed = client.get("/health", headers=headers).headers["access-control-allow-origin"]
         assert allowed == "https://example.org"
+        refused = client.post("/nuggets", content=iter([b"{}"]), headers=headers)
+        assert refused.headers["access-control-allow-origin"] == "https://example.org"
 
 
 # -------------------------------------------------------------------- batches, limits, time
@@ -259,6 +345,49 @@ def test_when_too_many_wait_the_next_is_told_to_try_again(model):
         worker.close()
 
     asyncio.run(ask())
+
+
+def test_what_was_given_up_is_not_worked_for(model, monkeypatch):
+    gate, encoded = threading.Event(), []
+    encode = type(model).encode
+
+    def slow(self, texts, **options):
+        encoded.extend(texts)
+        gate.wait(5)
+        return encode(self, texts, **options)
+
+    monkeypatch.setattr(type(model), "encode", slow)
+
+    async def ask():
+        worker = Worker(model, window=0, batch_tokens=10, most=9)
+        first = asyncio.create_task(worker.encode(["first"], None))
+        await asyncio.sleep(0.05)
+        late = [asyncio.create_task(worker.encode([f"late {i}"], None)) for i in range(3)]
+        await asyncio.sleep(0.05)
+        for task in late:
+            task.cancel()
+        await asyncio.sleep(0)
+        assert worker.pending == 4  # they still stand in the queue
+        gate.set()
+        await first
+        await worker.run(lambda: None)
+        assert worker.pending == 0
+        worker.close()
+
+    asyncio.run(ask())
+    assert [text for text in encoded if text.startswith("late")] == []
+
+
+def test_a_large_request_does_not_hold_up_small_ones_in_its_batch(model):
+    async def ask():
+        worker = Worker(model, window=0.02, batch_tokens=20, most=9)
+        await asyncio.gather(
+            *(worker.encode([text], None) for text in ("cat", "dog", " ".join(CORPUS), "door"))
+        )
+        worker.close()
+        return worker.batches
+
+    assert asyncio.run(ask()) >= 2
 
 
 def test_busy_and_late_answers_say_so(copier, monkeypatch):

@@ -12,19 +12,23 @@ import pyarrow.parquet as pq
 import pytest
 
 from textnuggets.errors import InputError
-from textnuggets.text.documents import read_documents
+from textnuggets.text.documents import read_collection, read_documents
+
+
+def read(*arguments):
+    return [(document.id, document.text) for document in read_documents(*arguments)]
 
 
 def test_a_text_file_has_one_text_a_line_named_by_its_number(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes("\ufeffone\r\n\ntwo é".encode())
-    assert list(read_documents(str(path))) == [("1", "one"), ("2", ""), ("3", "two é")]
+    assert read(str(path)) == [("1", "one"), ("2", ""), ("3", "two é")]
 
 
 def test_json_lines_have_a_text_and_perhaps_an_id(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "one", "id": "x"}\n{"text": "two\\nlines", "id": 7}\n{"text": ""}\n')
-    assert list(read_documents(str(path))) == [("x", "one"), ("7", "two\nlines"), ("3", "")]
+    assert read(str(path)) == [("x", "one"), ("7", "two\nlines"), ("3", "")]
 
 
 @pytest.mark.parametrize("name", ["a.txt.gz", "a.jsonl.gz"])
@@ -32,36 +36,36 @@ def test_both_may_be_gzipped(tmp_path, name):
     line = "one" if name == "a.txt.gz" else '{"text": "one", "id": 1}'
     with gzip.open(tmp_path / name, "wt") as out:
         out.write(line + "\n")
-    assert list(read_documents(str(tmp_path / name))) == [("1", "one")]
+    assert read(str(tmp_path / name)) == [("1", "one")]
 
 
 def test_a_damaged_gzip_file_is_named(tmp_path):
     path = tmp_path / "a.txt.gz"
     path.write_bytes(gzip.compress(b"one\n" * 100_000)[:-20])
     with pytest.raises(InputError, match=r"a\.txt\.gz, line \d+:"):
-        list(read_documents(str(path)))
+        read(str(path))
 
 
 def test_parquet_columns_are_read(tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"text": ["one", "two"], "id": [10, 11], "other": [0, 0]}), path)
-    assert list(read_documents(str(path))) == [("10", "one"), ("11", "two")]
+    assert read(str(path)) == [("10", "one"), ("11", "two")]
     pq.write_table(pa.table({"text": ["one", None]}), path)
     bad = []
-    assert list(read_documents(str(path), bad.append)) == [("1", "one")]
+    assert read(str(path), bad.append) == [("1", "one")]
     assert "row 2: 'text' is NoneType" in str(bad[0])
 
 
 @pytest.mark.parametrize("lines", [b"one\ntwo\n", b'{"text": "one"}\n{"text": "two"}\n'])
 def test_standard_input_may_be_plain_or_json(monkeypatch, lines):
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(lines)))
-    assert list(read_documents("-")) == [("1", "one"), ("2", "two")]
+    assert read("-") == [("1", "one"), ("2", "two")]
 
 
 @pytest.mark.parametrize("lines", [b'\xef\xbb\xbf{"text": "one"}\n', b'\n\n{"text": "one", "id": 1}\n\n'])
 def test_json_on_standard_input_may_begin_with_a_mark_or_blank_lines(monkeypatch, lines):
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(lines)))
-    assert list(read_documents("-")) == [("1", "one")]
+    assert read("-") == [("1", "one")]
 
 
 BAD = {
@@ -84,9 +88,9 @@ def test_a_bad_line_is_named_and_can_be_skipped(tmp_path, line):
     good = json.dumps({"text": "good"}).encode()
     path.write_bytes(b"\n".join([good, line, good]))
     with pytest.raises(InputError, match=f"a.jsonl, line 2: .*{BAD[line]}"):
-        list(read_documents(str(path)))
+        read(str(path))
     bad = []
-    assert list(read_documents(str(path), bad.append)) == [("1", "good"), ("3", "good")]
+    assert read(str(path), bad.append) == [("1", "good"), ("3", "good")]
     assert len(bad) == 1
 
 
@@ -98,7 +102,41 @@ def test_missing_and_unknown_files_are_errors_at_once(tmp_path):
         read_documents(str(tmp_path / "a.docx"))
     (tmp_path / "a.parquet").write_text("no")
     with pytest.raises(InputError, match="not a Parquet file"):
-        list(read_documents(str(tmp_path / "a.parquet")))
+        read(str(tmp_path / "a.parquet"))
     pq.write_table(pa.table({"body": ["one"]}), tmp_path / "a.parquet")
     with pytest.raises(InputError, match="needs one column 'text', has only body"):
-        list(read_documents(str(tmp_path / "a.parquet")))
+        read(str(tmp_path / "a.parquet"))
+
+
+def test_a_collection_is_files_in_folders_each_document_named_by_its_own_id_or_its_place(tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "a.txt").write_text("two\nlines")
+    with gzip.open(tmp_path / "b.txt.gz", "wt") as packed:
+        packed.write("packed")
+    (tmp_path / "c.md").write_text("# Title")
+    lines = [{"id": 17, "text": "own", "year": 1}, {"text": "no id"}, {"id": "2", "text": "own, too"}]
+    (tmp_path / "d.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    pq.write_table(pa.table({"text": ["x"], "tag": ["t"]}), tmp_path / "e.parquet")
+    found = list(read_collection(str(tmp_path)))
+    assert [(document.id, document.text) for document in found] == [
+        ("b.txt.gz", "packed"), ("c.md", "# Title"), ("17", "own"), ("d.jsonl:2", "no id"), ("2", "own, too"),
+        ("e.parquet:1", "x"), ("sub/a.txt", "two\nlines"),
+    ]  # fmt: skip
+    assert [document.metadata for document in found[2:4]] == [{"year": 1}, None]
+    assert found[5].metadata == {"tag": "t"}
+    # Alone, a file gives the same names.
+    assert [d.id for d in read_collection(str(tmp_path / "d.jsonl"))] == ["17", "d.jsonl:2", "2"]
+    assert [d.id for d in read_collection(str(tmp_path / "c.md"))] == ["c.md"]
+    assert [d.id for d in read_collection(str(tmp_path / "sub" / "a.txt"))] == ["a.txt:1", "a.txt:2"]
+
+
+def test_an_empty_collection_or_a_broken_file_of_one_is_named(tmp_path):
+    with pytest.raises(InputError, match="the folder holds no"):
+        read_collection(str(tmp_path))
+    (tmp_path / "bad.txt").write_bytes(b"\xff")
+    (tmp_path / "good.txt").write_text("good")
+    with pytest.raises(InputError, match=r"bad\.txt: not UTF-8"):
+        list(read_collection(str(tmp_path)))
+    bad = []
+    assert [d.id for d in read_collection(str(tmp_path), bad.append)] == ["good.txt"]
+    assert len(bad) == 1

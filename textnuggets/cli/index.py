@@ -24,14 +24,8 @@ if TYPE_CHECKING:
 class BuildByDefault(TyperGroup):
     """`index DOCS` means `index build DOCS`."""
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Whatever is no command is what to build from."""
-        if args and args[0] not in self.commands:
-            args = ["build", *args]
-        return super().resolve_command(ctx, args)
-
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Options may stand before DOCS, too."""
+        """Whatever is no command is what to build from, or an option of it."""
         if args and args[0] not in (*self.commands, "--help"):
             args = ["build", *args]
         return super().parse_args(ctx, args)
@@ -99,10 +93,18 @@ def build(
 
 
 @app.command()
-def add(index: Place, docs: Docs, skip_bad: SkipBad = False, api_key: Key = None) -> None:
+def add(
+    index: Place,
+    docs: Docs,
+    model: Annotated[
+        str | None, typer.Option("--model", help="Where the index's model is now, if it was moved.")
+    ] = None,
+    skip_bad: SkipBad = False,
+    api_key: Key = None,
+) -> None:
     """Add documents, in place of those with the same ids."""
     source = _read(docs, skip_bad)
-    with _open(index, api_key) as opened:
+    with _open(index, api_key, model) as opened:
         _add(opened, source)
 
 
@@ -137,12 +139,12 @@ def info(index: Place, api_key: Key = None) -> None:
         print(json.dumps(opened.info(), indent=1))
 
 
-def _open(place: str, api_key: str | None) -> NuggetIndex:
-    from textnuggets.cli.options import quiet_transformers
+def _open(place: str, api_key: str | None, model: str | None = None) -> NuggetIndex:
+    from textnuggets.cli.options import load_model, quiet_transformers
     from textnuggets.search.index import NuggetIndex
 
     quiet_transformers()
-    return NuggetIndex.open(place, api_key=api_key)
+    return NuggetIndex.open(place, None if model is None else load_model(model), api_key)
 
 
 def _read(docs: str, skip_bad: bool) -> Iterator[Document] | list[Path]:
@@ -174,6 +176,7 @@ def _add(index: NuggetIndex, source: Iterator[Document] | list[Path]) -> None:
         print("interrupted: what is done is kept; the same command goes on.", file=sys.stderr)
         raise typer.Exit(130) from None
     same = f", {done.unchanged:,} were there already" if done.unchanged else ""
+    same += f", {done.repeated:,} had the id of a later one" if done.repeated else ""
     print(f"{index.place}: {done.written:,} documents written{same}, {len(index):,} in all", file=sys.stderr)
 
 

@@ -25,21 +25,28 @@ def search(
     query: Annotated[str, typer.Argument(help="Any text.")],
     k: Annotated[int, typer.Option("-k", min=1, help="How many documents.")] = 10,
     filter: Annotated[
-        list[str] | None, typer.Option(help="Metadata they must have, as key=value; may be repeated.")
+        list[str] | None,
+        typer.Option(help="Metadata they must have, as key=value; all of them, if repeated."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON lines, one a document.")] = False,
+    model: Annotated[
+        str | None, typer.Option("--model", help="Where the index's model is now, if it was moved.")
+    ] = None,
     api_key: Annotated[
         str | None, typer.Option("--api-key", envvar="QDRANT_API_KEY", help="For a server.")
     ] = None,
 ) -> None:
     """Find the documents that answer a query, with the stretches that do."""
-    wanted = dict(_pair(item) for item in filter or [])
+    wanted: dict[str, list[str]] = {}
+    for key, value in map(_pair, filter or []):
+        wanted.setdefault(key, []).append(value)
 
-    from textnuggets.cli.options import quiet_transformers
+    from textnuggets.cli.options import load_model, quiet_transformers
     from textnuggets.search.index import NuggetIndex
 
     quiet_transformers()
-    with NuggetIndex.open(index, api_key=api_key) as opened:
+    loaded = None if model is None else load_model(model)
+    with NuggetIndex.open(index, loaded, api_key) as opened:
         hits = opened.search(query, k, wanted)
     if as_json:
         for hit in hits:

@@ -36,6 +36,7 @@ def serve(
         raise MissingExtraError("uvicorn", "serve", "the server") from error
 
     from textnuggets.cli.options import load_model
+    from textnuggets.model.identity import fingerprint
     from textnuggets.search.index import NuggetIndex
     from textnuggets.serve.app import Limits, create_app
 
@@ -45,8 +46,9 @@ def serve(
     opened = None
     if index is not None:
         opened = NuggetIndex.open(index)
-        if opened.manifest.fingerprint == _fingerprint(loaded):
-            opened.model = loaded  # one model in memory, not two
+        if opened.manifest.fingerprint == fingerprint(loaded):
+            opened.close()
+            opened = NuggetIndex.open(index, loaded)  # one model in memory, not two
     limits = Limits(seconds=seconds, waiting=waiting, batch_seconds=batch_ms / 1000)
     app = create_app(loaded, model, opened, limits, api_key, cors or ())
     config = uvicorn.Config(app, host, port, log_level="warning", timeout_graceful_shutdown=int(seconds) + 1)
@@ -58,11 +60,3 @@ def serve(
     address = sockets[0].getsockname()
     print(f"http://{address[0]}:{address[1]} (Ctrl-C stops it)", file=sys.stderr, flush=True)
     server.run(sockets)
-
-
-def _fingerprint(model: object) -> str:
-    from textnuggets.model.identity import fingerprint
-    from textnuggets.model.modeling import NuggetModel
-
-    assert isinstance(model, NuggetModel)
-    return fingerprint(model)

@@ -44,9 +44,11 @@ def build_reranking(sources: Sequence[str], count: int | None = None, seed: int 
     sections: list[str] = []
     owners: list[int] = []  # the article each section belongs to
     for record in read_records(sources):
-        parts = [_joined(part["paras"]) for part in record.fields.get("sections") or []]
-        if not parts:
-            raise InputError(f"{record.place}: an article with 'sections' is needed.")
+        try:
+            parts = [_joined(part["paras"]) for part in record.fields["sections"]]
+            parts[0]
+        except (KeyError, TypeError, IndexError, AttributeError) as error:
+            raise InputError(f"{record.place}: an article with 'sections' is needed ({error!r}).") from error
         others = [part for part in parts[1:] if len(part.split()) >= SECTION_WORDS]
         if others and len(parts[0].split()) >= QUERY_WORDS:
             owners += [len(leads)] * len(others)
@@ -56,13 +58,20 @@ def build_reranking(sources: Sequence[str], count: int | None = None, seed: int 
         raise InputError(f"{', '.join(sources)}: too few articles with a lead and other sections.")
     engine = BM25(sections)
     draw = random.Random(seed)
+    sections_of: dict[int, list[int]] = {}
+    for section, owner in enumerate(owners):
+        sections_of.setdefault(owner, []).append(section)
     questions: list[Question] = []
     wanted = leads[:count]
     with Progress("reranking", len(wanted)) as progress:
         for article, lead in enumerate(wanted):
-            own = [i for i, owner in enumerate(owners) if owner == article]
+            own = sections_of[article]
             found = engine.nearest([lead], NEGATIVES + len(own))[0]
             negatives = [sections[i] for i in found if owners[i] != article][:NEGATIVES]
+            if len(negatives) < NEGATIVES:
+                raise InputError(
+                    f"{', '.join(sources)}: other articles have {len(negatives)} sections; {NEGATIVES} are needed."
+                )
             questions.append(Question(lead, sections[draw.choice(own)], negatives))
             progress.add(1)
     return questions

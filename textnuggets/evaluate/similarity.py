@@ -61,7 +61,13 @@ def evaluate_similarity(
         )
     return {
         "question": "similarity",
-        "settings": {"similarity": similarity, "task": task.name, "kind": task.kind, "samples": SAMPLES},
+        "settings": {
+            "similarity": similarity,
+            "task": task.name,
+            "kind": task.kind,
+            "samples": SAMPLES,
+            **task.reading,
+        },
         "data": [{"source": task.name, "sha256": task.sha256}],
         "seed": seed,
         **software("ir-measures", "bm25s"),
@@ -122,6 +128,7 @@ def to_markdown(results: dict[str, Any]) -> str:
         "",
         f"{settings['task']}: {results['queries']:,} queries, {results['documents']:,} documents, similarity "
         f"{settings['similarity']}. In brackets 95% intervals, {settings['samples']:,} samples of the queries; "
-        f"candidates shuffled by seed {results['seed']}, ties against the system.",
+        + (f"candidates shuffled by seed {settings['seed']}, " if settings["kind"] == "reranking" else "")
+        + "ties against the system.",
     ]
     return "\n".join(lines) + "\n"

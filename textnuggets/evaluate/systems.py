@@ -33,6 +33,7 @@ from textnuggets.search.bm25 import BM25
 from textnuggets.search.maxsim import Similarity
 from textnuggets.search.tokens import load_token_encoder
 
+WITHOUT_RATIO = ("all", "mean", "sentences")
 RULES = {"chunking": "chunking", "sentences": "sentence_boundary"}  # methods that are selectors of ours
 
 Scores = Callable[[int, Sequence[int]], NDArray[np.float32]]  # a query and documents -> how well they fit
@@ -106,8 +107,8 @@ class Vectors(System):
             "weights": fingerprint(self.model),
             "backbone": self.model.view.config.model_type,
             "method": self.method or "nuggets",
-            "ratio": self.ratio,
-            "query_ratio": self.query_ratio,
+            "ratio": None if self.method in WITHOUT_RATIO else self.ratio,
+            "query_ratio": None if self.method in WITHOUT_RATIO else self.query_ratio,
         }
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +32,17 @@ class Task:
     """For each query, numbers of documents, in an order that says nothing."""
     grades: list[dict[int, int]]
     """For each query, the grade of documents that are worth anything; higher is better."""
+    """A document that is judged but not there has a number below 0: it cannot be found."""
     sha256: str
+    reading: dict[str, Any] = field(default_factory=dict)
+    """How it was read, for the results."""
 
     def head(self, count: int | None) -> Task:
         """The first queries alone."""
         if count is None:
             return self
-        parts = (self.queries[:count], self.documents, self.candidates[:count], self.grades[:count])
-        return Task(self.name, self.kind, *parts, self.sha256)
+        first = {key: getattr(self, key)[:count] for key in ("queries", "candidates", "grades")}
+        return replace(self, **first)
 
 
 def read_task(
@@ -64,6 +67,7 @@ def read_task(
         raise InputError(
             f"{folder}: neither task.jsonl and docs.txt nor corpus.jsonl, queries.jsonl and qrels.tsv."
         )
+    task.reading = {"seed": seed, "grades": None if grades is None else dict(grades), "lowercase": lowercase}
     if not task.queries:
         raise InputError(f"{folder}: no query has a right answer among its documents.")
     if lowercase:
@@ -114,7 +118,7 @@ def _read_reranking(folder: Path, order: random.Random) -> Task:
     for place, record in _json_lines(lines):
         try:
             source, ids, answer = record["source"], list(record["candidates"]), int(record["answer"])
-            right = ids[answer]
+            right = dict(enumerate(ids))[answer]
             for name in (source, *ids):
                 texts[name]
         except (KeyError, TypeError, IndexError, ValueError) as error:
@@ -138,6 +142,7 @@ def _read_retrieval(folder: Path, meaning: Mapping[int, int] | None) -> Task:
         title = str(record.get("title") or "")
         documents.append(f"{title} {_text(place, record, 'text')}".strip())
     judged: dict[str, dict[int, int]] = {}
+    missing: dict[str, int] = {}
     for line, (place, fields) in enumerate(_tabbed(files[2], 3)):
         try:
             grade = int(fields[2])
@@ -147,8 +152,11 @@ def _read_retrieval(folder: Path, meaning: Mapping[int, int] | None) -> Task:
             raise InputError(f"{place}: the grade {fields[2]!r} is not a whole number.") from error
         if meaning is not None:
             grade = meaning.get(grade, 0)
-        if grade > 0 and fields[1] in numbers:
-            judged.setdefault(fields[0], {})[numbers[fields[1]]] = grade
+        if grade > 0:
+            if fields[1] not in numbers:
+                missing.setdefault(fields[1], -1 - len(missing))
+            number = numbers.get(fields[1], missing.get(fields[1], 0))
+            judged.setdefault(fields[0], {})[number] = grade
     queries = {
         _text(place, record, "id"): _text(place, record, "text") for place, record in _json_lines(files[1])
     }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
@@ -21,12 +22,14 @@ from textnuggets.lm.history import SegmentMemory
 from textnuggets.model.identity import fingerprint
 from textnuggets.progress import Progress
 from textnuggets.text.corpora import check_source, read_passages
+from textnuggets.text.documents import decode_utf8, raise_bad_line, read_lines
 
 if TYPE_CHECKING:
     from textnuggets.lm.modeling import NuggetLM
 
 SCHEMA = pa.schema([("ids", pa.list_(pa.int32()))])
 TEXTS = 64  # tokenized together
+HEADING = re.compile(r"^\s*= [^=].* =\s*$")  # of an article in WikiText
 
 
 class Place(NamedTuple):
@@ -88,8 +91,8 @@ def load_streams(
             Progress("tokenize") as progress,
         ):
             pending: list[str] = []
-            for _, parts in groupby(read_passages(sources, [language]), key=lambda passage: passage.name):
-                pending.append(" ".join(row[0] for passage in parts for row in passage.rows))
+            for text in read_long_texts(sources, language):
+                pending.append(text)
                 if len(pending) == TEXTS:
                     writer.write_batch(_tokenize(pending, tokenizer))
                     progress.add(len(pending))
@@ -100,6 +103,29 @@ def load_streams(
     if not len(streams):
         raise InputError(f"{', '.join(sources)}: no text.")
     return streams
+
+
+def read_long_texts(sources: Sequence[str], language: str = "en") -> Iterator[str]:
+    """Texts as long as they are: each record of a corpus; of a .txt file the articles, which begin with headings
+    as in WikiText, or all of it if there are none."""
+    for source in sources:
+        path = Path(source)
+        if ".txt" in path.suffixes and path.is_file():
+            yield from _articles(read_lines(path, lambda line, _: decode_utf8(line), raise_bad_line))
+            continue
+        for _, parts in groupby(read_passages([source], [language]), key=lambda passage: passage.name):
+            yield " ".join(row[0] for passage in parts for row in passage.rows)
+
+
+def _articles(lines: Iterator[str]) -> Iterator[str]:
+    article: list[str] = []
+    for line in lines:
+        if HEADING.match(line) and article:
+            yield " ".join(" ".join(article).split())
+            article = []
+        article.append(line)
+    if article:
+        yield " ".join(" ".join(article).split())
 
 
 def _tokenize(texts: Sequence[str], tokenizer: Any) -> pa.RecordBatch:

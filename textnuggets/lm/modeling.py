@@ -22,6 +22,7 @@ from textnuggets.errors import BackboneError, CheckpointError, ConfigError
 from textnuggets.lm.config import Memory, NuggetLMConfig
 from textnuggets.lm.history import History, SegmentMemory
 from textnuggets.model import compact
+from textnuggets.model.backbone import backbone_window
 from textnuggets.model.checkpoint import check_complete, explain_loading, find_shipped, hub_options, load
 from textnuggets.model.encoding import pad
 from textnuggets.model.identity import fingerprint
@@ -58,6 +59,10 @@ class NuggetLM(PreTrainedModel):
             raise BackboneError(
                 f"a {self.nugget.view.config.model_type} backbone has no decoder to model language with."
             )
+        if config.memory == "nuggets" and self.nugget.config.selector == "sentence_boundary":
+            raise ConfigError(
+                "segments are tokens without sentences: the selector 'sentence_boundary' cannot choose."
+            )
         # How long ago a nugget's segment was, which cross-attention cannot tell otherwise. Starts at zero.
         self.ages = nn.Embedding(AGES, self.nugget.view.hidden_size)
         self.post_init()
@@ -74,22 +79,25 @@ class NuggetLM(PreTrainedModel):
         pooled: int = 16,
     ) -> Self:
         """A language model that starts from a trained nugget model, whose encoder and decoder it takes over."""
-        config = NuggetLMConfig(model.config, segment, history, memory, pooled)
-        room = model.decoder_window
-        if (needed := cls._positions(config)) > room:
-            raise ConfigError(f"{needed} positions are needed, and the decoder has {room}.")
-        made = cls(config, model)
+        made = cls(NuggetLMConfig(model.config, segment, history, memory, pooled), model)
+        made.check_room(history)
+        frame = sum(map(len, special_frame(model.tokenizer)))
+        if memory == "nuggets" and segment + frame > (room := backbone_window(model.view.config)):
+            raise ConfigError(
+                f"a segment of {segment} tokens and {frame} around it; the encoder has room for {room}."
+            )
         made.ages.to(device=model.device, dtype=model.dtype)
         return made.eval()
 
-    @staticmethod
-    def _positions(config: NuggetLMConfig) -> int:
-        """How far self-attention reaches."""
-        if config.memory == "tokens":
-            return config.segment * (1 + config.history)
-        if config.memory == "compressive":
-            return config.segment + config.history * config.segment // config.pooled
-        return config.segment
+    def check_room(self, history: int) -> None:
+        """Whether the decoder has positions for everything that self-attention reads."""
+        needed = self.config.segment
+        if self.config.memory == "tokens":
+            needed *= 1 + history
+        elif self.config.memory == "compressive":
+            needed += history * needed // self.config.pooled
+        if needed > (room := self.nugget.decoder_window):
+            raise ConfigError(f"{needed} positions are needed, and the decoder has {room}.")
 
     @classmethod
     def from_pretrained(cls, name: str | Path, *args: Any, **options: Any) -> Self:  # type: ignore[override]
@@ -196,9 +204,7 @@ class NuggetLM(PreTrainedModel):
         for start in range(0, len(segments), BATCH):
             closed = [[*before, *ids, *after] for ids in segments[start : start + BATCH]]
             ids, mask = (part.to(self.device) for part in pad(closed, self.pad_id))
-            made = self.nugget.generate_nuggets(
-                ids, mask, nugget_count(mask.sum(-1), ratio), torch.zeros_like(mask)
-            )
+            made = self.nugget.generate_nuggets(ids, mask, nugget_count(mask.sum(-1), ratio))
             for row, kept in enumerate(made.selection.kept.sum(-1).tolist()):
                 found.append(SegmentMemory(made.nuggets[row, :kept], made.scores[row, :kept]))
         return found

@@ -9,10 +9,8 @@ of each count: then every token but the text's first has at least segment - stri
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,16 +19,14 @@ from numpy.typing import NDArray
 
 from textnuggets.config import check_count
 from textnuggets.errors import ConfigError, InputError
+from textnuggets.lm.corpus import read_long_texts
 from textnuggets.lm.history import History, SegmentMemory
 from textnuggets.lm.modeling import NuggetLM
 from textnuggets.progress import Progress
-from textnuggets.text.corpora import read_passages
-from textnuggets.text.documents import decode_utf8, raise_bad_line, read_lines
 
 BATCH = 16  # windows predicted together
 SAMPLES = 1000  # of the bootstrap
 UNKNOWN = "<unk>"
-HEADING = re.compile(r"^\s*= [^=].* =\s*$")  # of an article in WikiText
 
 
 @dataclass
@@ -46,29 +42,10 @@ class Article:
 
 def read_articles(source: str, tokenizer: Any) -> list[Article]:
     """The articles of a .txt file, which begin with headings as in WikiText or are one; or of any corpus."""
-    path = Path(source)
-    if ".txt" in path.suffixes and path.is_file():
-        texts = _articles(read_lines(path, lambda line, _: decode_utf8(line), raise_bad_line))
-    else:
-        found: dict[str, list[str]] = {}
-        for passage in read_passages([source]):
-            found.setdefault(passage.name, []).extend(row[0] for row in passage.rows)
-        texts = iter([" ".join(sentences) for sentences in found.values()])
-    articles = [make_article(text, tokenizer) for text in texts if text.strip()]
+    articles = [make_article(text, tokenizer) for text in read_long_texts([source]) if text.strip()]
     if not articles:
         raise InputError(f"{source}: no text.")
     return articles
-
-
-def _articles(lines: Iterator[str]) -> Iterator[str]:
-    article: list[str] = []
-    for line in lines:
-        if HEADING.match(line) and article:
-            yield " ".join(article)
-            article = []
-        article.append(line)
-    if article:
-        yield " ".join(article)
 
 
 def make_article(text: str, tokenizer: Any) -> Article:
@@ -76,9 +53,9 @@ def make_article(text: str, tokenizer: Any) -> Article:
     text = " ".join(text.split())
     encoding = tokenizer([text], add_special_tokens=False, verbose=False).encodings[0]
     starts = np.cumsum([0, *(len(word) + 1 for word in text.split(" "))])[:-1]
-    # A token belongs to the word its last character is in: it may begin with the space before it.
+    # A token belongs to the word its last character is in; the space before a word is the word's own.
     last = np.array([max(end - 1, 0) for _, end in encoding.offsets], dtype=np.int64)
-    words = np.searchsorted(starts, last, side="right") - 1
+    words = np.searchsorted(np.maximum(starts - 1, 0), last, side="right") - 1
     counted = np.array([UNKNOWN not in word for word in text.split(" ")])
     return Article(np.array(encoding.ids, dtype=np.int64), words, counted)
 
@@ -125,6 +102,7 @@ def evaluate_perplexity(
     segment = lm.config.segment
     history = lm.config.history if history is None else check_count("history", history, at_least=0)
     stride = segment if stride is None else check_count("stride", stride, at_least=1)
+    lm.check_room(history)
     if segment % stride:
         raise ConfigError(f"a stride of {stride} does not divide the segment of {segment} tokens.")
     logs = [np.zeros(len(article.ids)) for article in articles]

@@ -28,8 +28,6 @@ def load(name: str | Path | None = None, device: str | None = None, **options: A
         device: Where it runs; a GPU if there is one, by default.
         options: For transformers' `from_pretrained`: `dtype`, `attn_implementation`, ...
     """
-    import torch
-
     from textnuggets.model.modeling import NuggetModel
 
     name = find_shipped("default" if name is None else str(name)) or name
@@ -42,7 +40,13 @@ def load(name: str | Path | None = None, device: str | None = None, **options: A
         if device is not None:
             raise ConfigError("give load() a device or a device_map, not both.")
         return NuggetModel.from_pretrained(name, **options)
-    model = NuggetModel.from_pretrained(name, **options)
+    return to_best_device(NuggetModel.from_pretrained(name, **options), device)
+
+
+def to_best_device(model: NuggetModel, device: str | None = None) -> NuggetModel:
+    """The model where it runs best: on a GPU if there is one."""
+    import torch
+
     found = torch.accelerator.current_accelerator(check_available=True)
     model.to(device or found or "cpu")  # type: ignore[arg-type]
     return model

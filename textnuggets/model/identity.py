@@ -5,6 +5,7 @@ from __future__ import annotations
 from hashlib import blake2b
 from pathlib import Path
 
+from textnuggets.model.checkpoint import SHIPPED, find_shipped
 from textnuggets.model.modeling import NuggetModel
 
 SETTINGS = (
@@ -29,8 +30,12 @@ def fingerprint(model: NuggetModel) -> str:
     return digest.hexdigest()
 
 
-def lasting_name(name: str | None) -> str:
-    """What files call a model: a folder by its whole path, so that it is found from elsewhere."""
+def lasting_name(name: str | Path | None) -> str:
+    """What files call a model, so that it is found from elsewhere: a folder by its whole path, one that comes with
+    the package by its name."""
     if name is None:
         return "default"
-    return str(Path(name).resolve()) if Path(name).is_dir() else name
+    path = Path(name)
+    if path.resolve().parent == SHIPPED.resolve() or find_shipped(str(name)) is not None:
+        return path.name
+    return str(path.resolve()) if path.is_dir() else str(name)

@@ -141,6 +141,7 @@ class NuggetModel(TextInterface, PreTrainedModel):
         with explain_loading(str(name)):
             model.view.load_generation_config(str(name), **hub)
         model._freeze()
+        model.config.name_or_path = str(name)
         return model
 
     def save_pretrained(self, path: str | Path, compact_weights: bool = False, **options: Any) -> None:  # type: ignore[override]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +19,7 @@ except ImportError as error:
     raise MissingExtraError("qdrant-edge-py", "search", "an index on disk") from error
 
 PAGE = 256  # documents read at a time
+SPARE = 150_000_000  # bytes the disk must have left: files grow in steps of 32 MB
 DATATYPES = {
     "float32": qdrant.VectorStorageDatatype.Float32,
     "float16": qdrant.VectorStorageDatatype.Float16,
@@ -43,8 +45,8 @@ class EdgeEngine(Engine):
             # No graph: every document is looked at, so that nothing is missed.
             hnsw_config=qdrant.HnswIndexConfig(m=0, ef_construct=16, full_scan_threshold=0),
         )
-        # Without a log of its own: what is flushed is safe, and nothing deleted lives on in it.
-        config = qdrant.EdgeConfig(vectors=vectors, wal_enabled=False)
+        # With its log: without, vectors reach the disk before what belongs to them, and a kill tears them apart.
+        config = qdrant.EdgeConfig(vectors=vectors, wal_enabled=True)
         folder.mkdir(parents=True)
         return cls(folder, _try(folder, lambda: qdrant.EdgeShard.create(str(folder), config)))
 
@@ -55,35 +57,43 @@ class EdgeEngine(Engine):
 
     def put(self, documents: Sequence[Stored]) -> None:
         """Write, and wait for the disk."""
-        points = [
-            qdrant.Point(point_id(item.id), item.vectors.tolist(), {"id": item.id, **item.payload})
-            for item in documents
-        ]
-        self._update(qdrant.UpdateOperation.upsert_points(points))
+        self._check_room(sum(item.vectors.nbytes for item in documents))
+        self._update(
+            lambda: qdrant.UpdateOperation.upsert_points(
+                [
+                    qdrant.Point(point_id(item.id), item.vectors.tolist(), {"id": item.id, **item.payload})
+                    for item in documents
+                ]
+            )
+        )
 
     def find(self, query: NDArray[np.float32], k: int, labels: Sequence[str]) -> list[Found]:
         """Look at every document that the filter lets through."""
-        request = qdrant.QueryRequest(
-            query=qdrant.Query.Nearest(query.tolist()),
-            limit=k,
-            filter=_filter(labels),
-            with_vector=True,
-            with_payload=True,
+        points = _try(
+            self.folder,
+            lambda: self._shard.query(
+                qdrant.QueryRequest(
+                    query=qdrant.Query.Nearest(query.tolist()),
+                    limit=k,
+                    filter=_filter(labels),
+                    with_vector=True,
+                    with_payload=True,
+                )
+            ),
         )
-        points = _try(self.folder, lambda: self._shard.query(request))
         return [Found(_stored(point), point.score) for point in points]
 
-    def get(self, ids: Sequence[str], with_vectors: bool = False) -> list[Stored]:
+    def get(self, ids: Sequence[str]) -> list[Stored]:
         """By id."""
         points = [point_id(name) for name in ids]
         records = _try(
-            self.folder, lambda: self._shard.retrieve(points, with_payload=True, with_vector=with_vectors)
+            self.folder, lambda: self._shard.retrieve(points, with_payload=True, with_vector=False)
         )
         return [_stored(record) for record in records]
 
     def delete(self, ids: Sequence[str]) -> None:
         """Forget documents; their bytes go when the index is compacted."""
-        self._update(qdrant.UpdateOperation.delete_points([point_id(name) for name in ids]))
+        self._update(lambda: qdrant.UpdateOperation.delete_points([point_id(name) for name in ids]))
 
     def documents(self) -> Iterator[Stored]:
         """All of them, a page at a time."""
@@ -108,9 +118,17 @@ class EdgeEngine(Engine):
         """Close the files."""
         _try(self.folder, self._shard.close)
 
-    def _update(self, operation: Any) -> None:
-        _try(self.folder, lambda: self._shard.update(operation))
+    def _update(self, make: Callable[[], Any]) -> None:
+        _try(self.folder, lambda: self._shard.update(make()))
         _try(self.folder, self._shard.flush)
+
+    def _check_room(self, size: int) -> None:
+        """Whether the disk has room; the engine writes into mapped files, and a full disk would end the process."""
+        free = shutil.disk_usage(self.folder).free
+        if free < size * 3 + SPARE:
+            raise IndexFileError(
+                f"{self.folder}: the disk has {free / 1e6:,.0f} MB left, too few to write on. What was reported is safe."
+            )
 
 
 def _try(folder: Path, action: Callable[[], Result]) -> Result:

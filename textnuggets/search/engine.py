@@ -49,8 +49,8 @@ class Engine(ABC):
         """The k best documents with all of some labels for `(q, d)` unit vectors, best first, with their vectors."""
 
     @abstractmethod
-    def get(self, ids: Sequence[str], with_vectors: bool = False) -> list[Stored]:
-        """Those of some documents that are there, in any order; without vectors they are empty."""
+    def get(self, ids: Sequence[str]) -> list[Stored]:
+        """Those of some documents that are there, in any order, without their vectors."""
 
     @abstractmethod
     def delete(self, ids: Sequence[str]) -> None:
@@ -81,8 +81,8 @@ def labels_of(metadata: Mapping[str, Any]) -> list[str]:
     """
     found: list[str] = []
     for key, value in metadata.items():
-        for item in value if isinstance(value, list) else [value]:
-            if not isinstance(item, dict | list):
+        for item in value if isinstance(value, list | tuple) else [value]:
+            if not isinstance(item, dict | list | tuple):
                 found.append(f"{key}={_written(item)}")
     return found
 

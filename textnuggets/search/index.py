@@ -4,15 +4,15 @@
     index.add(["a", "b"], ["Some text.", "Another."], [{"year": 1999}, {}])
     index.search("text", k=10, filter={"year": 1999})
 
-On disk an index is a folder: `index.json`, which says what it is, and the engine's own files in the folder
-that `index.json` names. On a server it is a collection: `http://host:6333/collection`.
+On disk an index is a folder: `index.json`, which says what it is, the engine's own files in the folder that
+`index.json` names, and in `documents` how many documents it must have at least. On a server it is a collection: `http://host:6333/collection`.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -28,17 +28,17 @@ from textnuggets.config import check_count, check_ratio
 from textnuggets.errors import ConfigError, IndexFileError, InputError
 from textnuggets.files import replacing
 from textnuggets.model.checkpoint import load
-from textnuggets.model.identity import fingerprint
+from textnuggets.model.identity import fingerprint, lasting_name
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.nuggets import Nuggets
 from textnuggets.model.storage import iter_rows, read_metadata
 from textnuggets.progress import Progress
 from textnuggets.search.engine import DTYPES, Engine, Stored, labels_of
 from textnuggets.search.layout import pack_layout, unpack_layout
-from textnuggets.text.documents import Document
+from textnuggets.text.documents import Document, is_unicode
 
 FORMAT = 1
-MANIFEST = "index.json"
+MANIFEST, COUNT = "index.json", "documents"
 BATCH = 128  # documents that are written, and then reported, together
 
 
@@ -106,16 +106,30 @@ class Added(NamedTuple):
     written: int
     unchanged: int
     """Were there already, with the same text and metadata."""
+    repeated: int = 0
+    """Had the id of one that came shortly after, which took their place."""
 
 
 class NuggetIndex:
     """Documents as nuggets in an engine."""
 
     def __init__(
-        self, place: str, manifest: Manifest, model: NuggetModel, engine: Engine, lock: FileLock | None
+        self,
+        place: str,
+        manifest: Manifest,
+        model: NuggetModel | None,
+        engine: Engine,
+        lock: FileLock | None,
     ) -> None:
-        self.place, self.manifest, self.model = place, manifest, model
-        self._engine, self._lock = engine, lock
+        self.place, self.manifest = place, manifest
+        self._model, self._engine, self._lock = model, engine, lock
+
+    @property
+    def model(self) -> NuggetModel:
+        """What encodes documents and queries; loaded by its name when it is first needed."""
+        if self._model is None:
+            self._model = _fitting(self.manifest, None, self.place)
+        return self._model
 
     # ---------------------------------------------------------------- making, opening, closing
 
@@ -149,7 +163,7 @@ class NuggetIndex:
         manifest = Manifest(
             format=FORMAT,
             version=__version__,
-            model=model_name or str(model.config.name_or_path or "unnamed"),
+            model=model_name or lasting_name(model.config.name_or_path or "unnamed"),
             fingerprint=fingerprint(model),
             ratio=ratio,
             query_ratio=check_ratio(ratio if query_ratio is None else query_ratio),
@@ -161,15 +175,27 @@ class NuggetIndex:
         if _is_address(place):
             return cls._create_on_server(str(place), model, manifest, api_key)
         folder = Path(place)
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        ours = (".lock", COUNT)  # what is left if making it was interrupted before the manifest
+        if folder.exists() and not folder.is_dir():
+            raise IndexFileError(f"{folder} is a file: name a folder.")
+        if folder.is_dir() and any(
+            file.name not in ours and not file.name.startswith("engine-") for file in folder.iterdir()
+        ):
             raise IndexFileError(f"{folder} is there already: open it, or name another folder.")
 
         from textnuggets.search.edge import EdgeEngine
 
         folder.mkdir(parents=True, exist_ok=True)
         lock = _lock(folder)
-        engine = EdgeEngine.create(folder / manifest.engine, manifest.dimensions, dtype)
-        _write_manifest(folder, manifest)  # last: a folder without it is no index
+        try:
+            for rest in folder.glob("engine-*"):
+                shutil.rmtree(rest)
+            engine = EdgeEngine.create(folder / manifest.engine, manifest.dimensions, dtype)
+            _write_count(folder, 0)
+            _write_manifest(folder, manifest)  # last: a folder without it is no index
+        except BaseException:
+            lock.release()
+            raise
         return cls(str(folder), manifest, model, engine, lock)
 
     @classmethod
@@ -214,13 +240,13 @@ class NuggetIndex:
             if not server.exists():
                 raise IndexFileError(f"{place}: the server has no such collection.")
             manifest = Manifest.read(server.about(), str(place))
-            return cls(str(place), manifest, _fitting(manifest, model, str(place)), server, None)
+            return cls(str(place), manifest, _checked(manifest, model, str(place)), server, None)
 
         from textnuggets.search.edge import EdgeEngine
 
         folder = Path(place)
         manifest = read_manifest(folder)
-        found = _fitting(manifest, model, str(folder))
+        found = _checked(manifest, model, str(folder))
         lock = _lock(folder)
         try:
             manifest = read_manifest(folder)  # it may have been compacted until we had the lock
@@ -228,6 +254,7 @@ class NuggetIndex:
             if not (folder / manifest.engine).is_dir():
                 raise IndexFileError(f"{folder}: its vectors are missing ({manifest.engine}).")
             engine = EdgeEngine.open(folder / manifest.engine)
+            _check_count(folder, engine)
         except BaseException:
             lock.release()
             raise
@@ -235,9 +262,11 @@ class NuggetIndex:
 
     def close(self) -> None:
         """Let go of the files, so that others can open the index."""
-        self._engine.close()
-        if self._lock is not None:
-            self._lock.release()
+        try:
+            self._engine.close()
+        finally:
+            if self._lock is not None:
+                self._lock.release()
 
     def __enter__(self) -> Self:
         return self
@@ -277,21 +306,41 @@ class NuggetIndex:
 
     def add_documents(self, documents: Iterable[Document], show_progress: bool = False) -> Added:
         """The same, with documents as files are read into."""
-        written = unchanged = 0
+
+        def encode(new: list[_Row]) -> list[Nuggets]:
+            try:
+                return self.model.encode([row.document.text for row in new], ratio=self.manifest.ratio)
+            except InputError as error:
+                names = f"{new[0].document.id!r} to {new[-1].document.id!r}"
+                raise InputError(f"of the documents {names}: {error}") from error
+
+        rows = (_Row(document, _hash(document), None) for document in documents)
+        return self._add(rows, encode, show_progress)
+
+    def _add(
+        self, rows: Iterable[_Row], encode: Callable[[list[_Row]], list[Nuggets]], show_progress: bool
+    ) -> Added:
+        """Write what is new or changed, a batch at a time; each is on the disk before it is counted."""
+        written = unchanged = repeated = 0
         with Progress("index", None, show_progress) as progress:
-            for batch in _batches(documents, BATCH):
-                hashes = {document.id: _hash(document) for document in batch}
-                latest = {document.id: document for document in batch}  # of one id twice, the last
+            for batch in _batches(rows, BATCH):
+                latest = {row.document.id: row for row in batch}  # of one id twice, the last
                 known = {item.id: item.payload.get("hash") for item in self._engine.get(list(latest))}
-                new = [document for name, document in latest.items() if known.get(name) != hashes[name]]
+                new = [row for name, row in latest.items() if known.get(name) != row.digest]
                 if new:
-                    nuggets = self.model.encode([item.text for item in new], ratio=self.manifest.ratio)
-                    made = zip(new, nuggets, strict=True)
-                    self._engine.put([self._stored(item, found, hashes[item.id]) for item, found in made])
+                    made = zip(new, encode(new), strict=True)
+                    self._engine.put([self._stored(row.document, found, row.digest) for row, found in made])
+                    self._remember_count()
                 written += len(new)
-                unchanged += len(batch) - len(new)
+                unchanged += len(latest) - len(new)
+                repeated += len(batch) - len(latest)
                 progress.add(len(batch))
-        return Added(written, unchanged)
+        return Added(written, unchanged, repeated)
+
+    def _remember_count(self) -> None:
+        """What the index must have when it is opened again: an engine does not notice all that is missing."""
+        if self._lock is not None:
+            _write_count(Path(self.place), len(self))
 
     def add_encoded(self, path: str | Path, show_progress: bool = False) -> Added:
         """Add what `textnuggets encode` wrote, without encoding it again; the rest is as in `add`.
@@ -310,24 +359,21 @@ class NuggetIndex:
             raise IndexFileError(
                 f"{path} was made at the ratio {about['ratio']}, the index at {self.manifest.ratio}."
             )
-        written = unchanged = 0
-        with Progress("index", None, show_progress) as progress:
-            for batch in _batches(iter_rows(path), BATCH):
-                rows = {}  # of one id twice, the last
-                for name, nuggets, text in batch:
-                    if text is None and self.manifest.store_text:
-                        raise InputError(
-                            f"{path} holds no texts: encode --with-text, or index with --no-store-text."
-                        )
-                    rows[name] = (Document(name, text or ""), nuggets, _hash_nuggets(nuggets, text))
-                known = {item.id: item.payload.get("hash") for item in self._engine.get(list(rows))}
-                new = [row for name, row in rows.items() if known.get(name) != row[2]]
-                if new:
-                    self._engine.put([self._stored(*row) for row in new])
-                written += len(new)
-                unchanged += len(batch) - len(new)
-                progress.add(len(batch))
-        return Added(written, unchanged)
+
+        def rows() -> Iterator[_Row]:
+            for name, nuggets, text in iter_rows(path):
+                if text is None and self.manifest.store_text:
+                    raise InputError(
+                        f"{path} holds no texts: encode --with-text, or index with --no-store-text."
+                    )
+                document = Document(name, text or "")
+                vectors = np.ascontiguousarray(nuggets.vectors).tobytes()
+                digest = _hash(document) if text is not None else blake2b(vectors, digest_size=12).hexdigest()
+                yield _Row(document, digest, nuggets)
+
+        return self._add(
+            rows(), lambda new: [row.nuggets for row in new if row.nuggets is not None], show_progress
+        )
 
     def _stored(self, document: Document, nuggets: Nuggets, digest: str) -> Stored:
         norms = np.linalg.norm(nuggets.vectors.astype(np.float32), axis=1)
@@ -350,6 +396,10 @@ class NuggetIndex:
         wanted = list(dict.fromkeys(ids))
         there = {item.id for item in self._engine.get(wanted)}
         if there:
+            if self._lock is not None:
+                _write_count(
+                    Path(self.place), len(self) - len(there)
+                )  # before: afterwards it may be too late
             self._engine.delete([name for name in wanted if name in there])
         return [name for name in wanted if name not in there]
 
@@ -362,6 +412,7 @@ class NuggetIndex:
         folder = Path(self.place)
         number = int(self.manifest.engine.rpartition("-")[2]) + 1
         manifest = Manifest(**{**asdict(self.manifest), "engine": f"engine-{number}"})
+        _clean(folder, self.manifest)
         fresh = EdgeEngine.create(folder / manifest.engine, manifest.dimensions, manifest.dtype)
         try:
             with Progress("compact", len(self), show_progress) as progress:
@@ -369,6 +420,10 @@ class NuggetIndex:
                     fresh.put(batch)
                     progress.add(len(batch))
             fresh.optimize()
+            if fresh.count() != len(self):
+                raise IndexFileError(
+                    f"{folder}: {len(self):,} documents became {fresh.count():,}; it stays as it was."
+                )
         except BaseException:
             fresh.close()
             shutil.rmtree(folder / manifest.engine, ignore_errors=True)
@@ -393,7 +448,13 @@ class NuggetIndex:
             raise InputError("the query is empty: there is nothing to search for.")
         asked = self.model.encode(query, ratio=self.manifest.query_ratio)
         vectors = _unit(asked.vectors)
-        found = self._engine.find(vectors, k, labels_of(filter or {}))
+        labels = labels_of(filter or {})
+        for key, value in (filter or {}).items():
+            if not labels_of({key: value}):
+                raise InputError(f"the filter {key!r} has nothing to compare with: {value!r}.")
+        if not all(map(is_unicode, labels)):
+            raise InputError("the filter holds half a surrogate pair, so it is no text.")
+        found = self._engine.find(vectors, k, labels)
         stored = [unpack_layout(item.document.payload["layout"], item.document.vectors) for item in found]
         texts = [item.document.payload.get("text") for item in found]
         regenerated = self._regenerate(stored, texts)
@@ -452,37 +513,58 @@ def _write_manifest(folder: Path, manifest: Manifest) -> None:
         temporary.write_text(json.dumps(asdict(manifest), indent=1) + "\n", encoding="utf-8")
 
 
+class _Row(NamedTuple):
+    """A document to add, and its nuggets if they are known."""
+
+    document: Document
+    digest: str
+    nuggets: Nuggets | None
+
+
 def _hash(document: Document) -> str:
-    """Changes with whatever would be stored differently."""
-    if not isinstance(document.id, str) or not document.id:
-        raise InputError(f"ids must be strings that are not empty, got {document.id!r}.")
-    if not isinstance(document.text, str):
-        raise InputError(f"texts must be strings; that of {document.id!r} is {type(document.text).__name__}.")
+    """Changes with whatever would be stored differently; what cannot be stored is an error."""
+    name, text = document.id, document.text
+    if not isinstance(name, str) or not name:
+        start = repr(text[:40]) if isinstance(text, str) else "?"
+        raise InputError(f"ids must be strings that are not empty, got {name!r} for {start}.")
+    if not isinstance(text, str):
+        raise InputError(f"texts must be strings; that of {name!r} is {type(text).__name__}.")
     try:
-        metadata = json.dumps(document.metadata or {}, sort_keys=True, allow_nan=False)
+        metadata = json.dumps(document.metadata or {}, sort_keys=True, allow_nan=False, ensure_ascii=False)
+        if not all(isinstance(key, str) for key in document.metadata or {}):
+            raise TypeError("keys must be strings")
     except (TypeError, ValueError) as error:
-        raise InputError(f"the metadata of {document.id!r} is not what JSON can hold ({error}).") from error
-    return blake2b(
-        f"{metadata}\n{document.text}".encode("utf-8", "surrogatepass"), digest_size=12
-    ).hexdigest()
+        raise InputError(f"the metadata of {name!r} is not what JSON can hold ({error}).") from error
+    if not all(map(is_unicode, (name, text, metadata))):
+        raise InputError(f"document {name!r} holds half a surrogate pair, so it is no text.")
+    return blake2b(f"{metadata}\n{text}".encode(), digest_size=12).hexdigest()
 
 
-def _hash_nuggets(nuggets: Nuggets, text: str | None) -> str:
-    if text is not None:
-        return _hash(Document("encoded", text))
-    return blake2b(np.ascontiguousarray(nuggets.vectors).tobytes(), digest_size=12).hexdigest()
+def _write_count(folder: Path, count: int) -> None:
+    with replacing(folder / COUNT) as temporary:
+        temporary.write_text(str(count), encoding="ascii")
+
+
+def _check_count(folder: Path, engine: Engine) -> None:
+    """Whether all documents are there: of some damage an engine says nothing."""
+    try:
+        least = int((folder / COUNT).read_text(encoding="ascii"))
+    except (OSError, ValueError) as error:
+        raise IndexFileError(f"{folder / COUNT} is missing or damaged ({error}).") from error
+    if (found := engine.count()) < least:
+        raise IndexFileError(f"{folder} is damaged: it holds {found:,} documents, and had {least:,}.")
 
 
 def _clean(folder: Path, manifest: Manifest) -> None:
     """Remove what an interrupted compaction left behind."""
     for old in folder.glob("engine-*"):
         if old.name != manifest.engine:
-            shutil.rmtree(old, ignore_errors=True)
+            shutil.rmtree(old)
 
 
 def _lock(folder: Path) -> FileLock:
     """Hold the index for this process alone; the system lets go of it when the process ends."""
-    lock = FileLock(folder / ".lock")
+    lock = FileLock(folder / ".lock", thread_local=False)
     try:
         lock.acquire(timeout=0)
     except Timeout as error:
@@ -492,6 +574,11 @@ def _lock(folder: Path) -> FileLock:
     except OSError as error:
         raise IndexFileError(f"{folder} cannot be locked ({error}).") from error
     return lock
+
+
+def _checked(manifest: Manifest, model: NuggetModel | None, place: str) -> NuggetModel | None:
+    """A model that was given, if it is the right one; one that was not is loaded when it is needed."""
+    return None if model is None else _fitting(manifest, model, place)
 
 
 def _fitting(manifest: Manifest, model: NuggetModel | None, place: str) -> NuggetModel:

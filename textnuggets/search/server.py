@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textnuggets.errors import IndexFileError, MissingExtraError
+from textnuggets.errors import IndexFileError, InputError, MissingExtraError
 from textnuggets.search.engine import Engine, Found, Stored, point_id
 
 try:
@@ -19,6 +20,8 @@ except ImportError as error:
 
 PAGE = 256
 SECONDS = 60  # until a request is given up
+REQUEST_NUMBERS = 1_000_000  # of vectors in one request: some 20 MB of JSON, where a server takes 32
+MOST_NUMBERS = 1_048_576  # a server refuses documents of more
 DATATYPES = {
     "float32": models.Datatype.FLOAT32,
     "float16": models.Datatype.FLOAT16,
@@ -31,7 +34,14 @@ def connect(url: str, api_key: str | None = None) -> QdrantClient:
     """A client of the server at an address; `:memory:` is a small one in this process."""
     if url == ":memory:":
         return QdrantClient(":memory:")
-    return QdrantClient(url=url, api_key=api_key, timeout=SECONDS)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore"
+            )  # of a key without TLS and the like, which docs/search.md speaks of
+            return QdrantClient(url=url, api_key=api_key, timeout=SECONDS, check_compatibility=False)
+    except (ValueError, OSError, RuntimeError, ApiException) as error:
+        raise IndexFileError(f"{url}: no Qdrant server ({' '.join(str(error).split())[:200]}).") from error
 
 
 class ServerEngine(Engine):
@@ -66,13 +76,24 @@ class ServerEngine(Engine):
         return dict(info.config.metadata or {})
 
     def put(self, documents: Sequence[Stored]) -> None:
-        """Send, and wait until it is applied."""
-        points = [
-            models.PointStruct(
-                id=point_id(item.id), vector=item.vectors.tolist(), payload={"id": item.id, **item.payload}
-            )
-            for item in documents
-        ]
+        """Send in parts a server takes, and wait until they are applied."""
+        part: list[Any] = []
+        numbers = 0
+        for item in documents:
+            if item.vectors.size >= MOST_NUMBERS:
+                raise InputError(
+                    f"document {item.id!r} has {len(item.vectors):,} vectors, more than a server takes: cut it, or lower "
+                    f"the ratio."
+                )
+            if part and numbers + item.vectors.size > REQUEST_NUMBERS:
+                self._send(part)
+                part, numbers = [], 0
+            point = {"id": item.id, **item.payload}
+            part.append(models.PointStruct(id=point_id(item.id), vector=item.vectors.tolist(), payload=point))
+            numbers += item.vectors.size
+        self._send(part)
+
+    def _send(self, points: list[Any]) -> None:
         self._try(lambda: self.client.upsert(self.collection, points, wait=True))
 
     def find(self, query: NDArray[np.float32], k: int, labels: Sequence[str]) -> list[Found]:
@@ -89,13 +110,11 @@ class ServerEngine(Engine):
         )
         return [Found(_stored(point), point.score) for point in answer.points]
 
-    def get(self, ids: Sequence[str], with_vectors: bool = False) -> list[Stored]:
+    def get(self, ids: Sequence[str]) -> list[Stored]:
         """By id."""
         points = [point_id(name) for name in ids]
         records = self._try(
-            lambda: self.client.retrieve(
-                self.collection, points, with_payload=True, with_vectors=with_vectors
-            )
+            lambda: self.client.retrieve(self.collection, points, with_payload=True, with_vectors=False)
         )
         return [_stored(record) for record in records]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from transformers import PreTrainedConfig
 
 from textnuggets.config import NuggetConfig
-from textnuggets.model.checkpoint import explain_loading
+from textnuggets.model.checkpoint import explain_loading, find_shipped, to_best_device
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.selection import get_selector
 
@@ -17,12 +17,13 @@ def load_token_encoder(name: str | Path) -> NuggetModel:
 
     A nugget model is not told that every token was picked: it never saw such a text.
     """
+    name = find_shipped(str(name)) or name
     with explain_loading(str(name)):
         found, _ = PreTrainedConfig.get_config_dict(str(name))
     if found.get("model_type") != NuggetConfig.model_type:
         settings = NuggetConfig(selector="all_tokens", scorer_layer=0, feedback=False, residual="off")
-        return NuggetModel.from_backbone(name, settings)
-    model = NuggetModel.from_pretrained(name)
+        return to_best_device(NuggetModel.from_backbone(name, settings))
+    model = to_best_device(NuggetModel.from_pretrained(name))
     model.config.selector, model.config.feedback, model.config.gather = "all_tokens", False, "token"
     model.selector, model.feedback, model.scorer = get_selector("all_tokens"), None, None
     model.gather.mode, model.gather.attention = "token", None

@@ -94,9 +94,11 @@ def nuggets(found: Nuggets, with_vectors: bool) -> s.NuggetsOut:
     )
 
 
-def pieces(model: NuggetModel, texts: Sequence[str], ratio: float | None) -> list[list[s.PieceOut]]:
-    """Every token of texts with its score."""
-    return [
+def with_pieces(
+    model: NuggetModel, texts: Sequence[str], ratio: float | None
+) -> tuple[list[Nuggets], list[list[s.PieceOut]]]:
+    """The nuggets of texts, and every token with its score."""
+    return model.encode(list(texts), ratio=ratio), [
         [
             s.PieceOut(
                 text=piece.text,
@@ -118,10 +120,13 @@ def parse_nuggets(item: s.NuggetsOut, place: int, model: NuggetModel) -> Nuggets
     if not vectors or any(vector is None or len(vector) != size for vector in vectors):
         raise InputError(f"nuggets[{place}]: every nugget needs a vector of {size} numbers.")
     windows = np.array(item.windows, dtype=np.int64).reshape(-1, 4)
+    count, tokens, start, end = windows.T
     if (
-        (windows < 0).any()
-        or (windows[:, 1] > model.decoder_window).any()
-        or windows[:, 0].sum() != len(vectors)
+        (count < 1).any()
+        or (count > tokens).any()
+        or (tokens > model.decoder_window).any()
+        or (start > end).any()
+        or count.sum() != len(vectors)
     ):
         raise InputError(f"nuggets[{place}].windows do not fit its {len(vectors)} nuggets.")
     made = np.array(vectors, dtype=np.float32)
@@ -138,7 +143,19 @@ def parse_nuggets(item: s.NuggetsOut, place: int, model: NuggetModel) -> Nuggets
     )
 
 
-def reconstructions(
+def reconstruct(model: NuggetModel, request: s.ReconstructRequest, most: int) -> s.ReconstructAnswer:
+    """Decode what was given, or what was made of the texts that were."""
+    if request.texts is not None:
+        found = model.encode(request.texts, ratio=request.ratio)
+    else:
+        found = [parse_nuggets(item, place, model) for place, item in enumerate(request.nuggets or [])]
+        if (tokens := sum(item.token_count for item in found)) > most:
+            raise InputError(f"nuggets stand for {tokens} tokens; {most} are allowed.")
+    decoded = model.reconstruct(found, num_beams=request.num_beams)
+    return _reconstructions(found, decoded, request.texts)
+
+
+def _reconstructions(
     found: Sequence[Nuggets], decoded: Sequence[str], originals: Sequence[str] | None
 ) -> s.ReconstructAnswer:
     """Decoded texts, with BLEU where the original is known."""
@@ -189,7 +206,8 @@ def _by_words(query: str, document: str) -> tuple[float | None, list[str]]:
         from textnuggets.search.bm25 import BM25, words_of
 
         own, theirs = words_of([query, document])
-        shared = list(dict.fromkeys(word for word in own if word in set(theirs)))
+        there = set(theirs)
+        shared = list(dict.fromkeys(word for word in own if word in there))
         others = [text[start:end] for text in (query, document) for start, end in sentence_spans(text)]
         return float(BM25([document, *others]).scores(query)[0]), [word for word in shared if word]
     except MissingExtraError:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from textnuggets.errors import TextnuggetsError
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.nuggets import Nuggets
 
@@ -64,70 +64,90 @@ class Worker:
         loop = asyncio.get_running_loop()
         self._enter()
         item = Waiting(texts, ratio, loop.create_future())
-        try:
-            self._waiting.append(item)
-            if not self.window or sum(waiting.tokens for waiting in self._waiting) >= self.batch_tokens:
-                self._flush()
-            elif self._timer is None:
-                self._timer = loop.call_later(self.window, self._flush)
-            return await item.done
-        finally:
-            self.pending -= 1
+        self._waiting.append(item)
+        if not self.window or sum(waiting.tokens for waiting in self._waiting) >= self.batch_tokens:
+            self._flush()
+        elif self._timer is None:
+            self._timer = loop.call_later(self.window, self._flush)
+        return await item.done
 
     async def run(self, action: Callable[[], Result]) -> Result:
         """Do something else with the model, in turn."""
         self._enter()
+        given_up = threading.Event()
+
+        def unless_given_up() -> Result:
+            if given_up.is_set():
+                raise Busy
+            return action()
+
+        task = asyncio.get_running_loop().run_in_executor(self._pool, unless_given_up)
+        task.add_done_callback(lambda _: self._leave(1))
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, action)
-        finally:
-            self.pending -= 1
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            given_up.set()
+            raise
 
     def _enter(self) -> None:
         if self.pending >= self.most:
             raise Busy
         self.pending += 1
 
+    def _leave(self, count: int) -> None:
+        """Only when the thread is done with it: what is given up still takes its time."""
+        self.pending -= count
+
     def _flush(self) -> None:
-        """Send what waits to the model, one batch for each ratio."""
+        """Send what waits to the model: batches of one ratio, of about as many tokens as go together."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         waiting, self._waiting = self._waiting, []
-        # Who went away while waiting is not worked for.
-        waiting = [item for item in waiting if not item.done.done()]
         for ratio in dict.fromkeys(item.ratio for item in waiting):
-            group = [item for item in waiting if item.ratio == ratio]
-            self.batches += 1
-            self.batched += len(group)
-            task = asyncio.get_running_loop().run_in_executor(self._pool, self._encode, group, ratio)
-            task.add_done_callback(partial(_deliver, group))
+            group: list[Waiting] = []
+            for item in [item for item in waiting if item.ratio == ratio]:
+                if group and sum(other.tokens for other in group) + item.tokens > self.batch_tokens:
+                    self._send(group, ratio)
+                    group = []
+                group.append(item)
+            self._send(group, ratio)
+
+    def _send(self, group: list[Waiting], ratio: float | None) -> None:
+        self.batches += 1
+        self.batched += len(group)
+        task = asyncio.get_running_loop().run_in_executor(self._pool, self._encode, group, ratio)
+        task.add_done_callback(partial(self._deliver, group))
 
     def _encode(self, group: Sequence[Waiting], ratio: float | None) -> list[Any]:
         """In the thread: all texts at once; if that fails, each request alone, so that only the bad one does."""
+        # Who went away while waiting is not worked for.
+        wanted = [item for item in group if not item.done.done()]
         try:
-            found = iter(self.model.encode([text for item in group for text in item.texts], ratio=ratio))
-            return [[next(found) for _ in item.texts] for item in group]
-        except TextnuggetsError:
-            return [self._alone(item, ratio) for item in group]
+            found = iter(self.model.encode([text for item in wanted for text in item.texts], ratio=ratio))
+            made = {id(item): [next(found) for _ in item.texts] for item in wanted}
+        except Exception:
+            made = {id(item): self._alone(item, ratio) for item in wanted}
+        return [made.get(id(item)) for item in group]
 
     def _alone(self, item: Waiting, ratio: float | None) -> Any:
         try:
             return self.model.encode(list(item.texts), ratio=ratio)
-        except TextnuggetsError as error:
+        except Exception as error:
             return error
 
+    def _deliver(self, group: Sequence[Waiting], task: asyncio.Future[list[Any]]) -> None:
+        self._leave(len(group))
+        if task.cancelled():
+            return
+        for item, result in zip(group, task.result(), strict=True):
+            if item.done.done():  # given up meanwhile
+                continue
+            if isinstance(result, BaseException):
+                item.done.set_exception(result)
+            else:
+                item.done.set_result(result)
+
     def close(self) -> None:
-        """Finish what was accepted."""
-        self._pool.shutdown(wait=True)
-
-
-def _deliver(group: Sequence[Waiting], task: asyncio.Future[list[Any]]) -> None:
-    error = task.exception()
-    results = [error] * len(group) if error is not None else task.result()
-    for item, result in zip(group, results, strict=True):
-        if item.done.done():  # given up meanwhile
-            continue
-        if isinstance(result, BaseException):
-            item.done.set_exception(result)
-        else:
-            item.done.set_result(result)
+        """Finish what is being done; what was given up is not begun."""
+        self._pool.shutdown(wait=True, cancel_futures=True)

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field
 
 SAMPLE = "Rain fell all night; in the morning, the river had risen over the bridge."
 
-Text = Annotated[str, StringConstraints(strict=True)]
+Text = Annotated[str, Field(strict=True)]
+Filled = Annotated[str, Field(strict=True, min_length=1)]
+Whole = Annotated[int, Field(ge=0, le=2**31 - 1)]  # positions in texts
+Real = Annotated[float, Field(ge=-3e38, le=3e38, allow_inf_nan=False)]  # what float32 can hold
+Flag = Annotated[bool, Field(strict=True)]
 Ratio = Annotated[
     float | None,
-    Field(gt=0, le=1, description="Compression ratio; the model's own by default.", examples=[0.1]),
+    Field(
+        strict=True, gt=0, le=1, description="Compression ratio; the model's own by default.", examples=[0.1]
+    ),
 ]
 
 
@@ -24,12 +30,14 @@ class Request(BaseModel):
 class EmbeddingsRequest(Request):
     """As OpenAI's, with a ratio."""
 
-    input: Text | list[Text] = Field(description="A text, or several.", examples=[SAMPLE])
+    input: Text | Annotated[list[Text], Field(min_length=1)] = Field(
+        description="A text, or several.", examples=[SAMPLE]
+    )
     model: str | None = Field(None, description="Ignored but for its type: one model is served.")
     encoding_format: Literal["float", "base64"] = "float"
     ratio: Ratio = None
-    spans: bool = Field(False, description="Whether to tell the characters each vector stands for.")
-    scores: bool = Field(False, description="Whether to tell what the scorer gave each vector.")
+    spans: Flag = Field(False, description="Whether to tell the characters each vector stands for.")
+    scores: Flag = Field(False, description="Whether to tell what the scorer gave each vector.")
     user: str | None = Field(None, description="Ignored.")
 
 
@@ -71,11 +79,13 @@ class RerankDocument(Request):
 class RerankRequest(Request):
     """As Cohere's and Jina's."""
 
-    query: Text = Field(examples=["Where did the water go?"])
-    documents: list[Text | RerankDocument] = Field(examples=[[SAMPLE, "The cat sat on the mat."]])
+    query: Filled = Field(examples=["Where did the water go?"])
+    documents: list[Text | RerankDocument] = Field(
+        min_length=1, examples=[[SAMPLE, "The cat sat on the mat."]]
+    )
     model: str | None = None
     top_n: int | None = Field(None, ge=1, description="How many results; all by default.")
-    return_documents: bool = False
+    return_documents: Flag = False
     ratio: Ratio = None
 
 
@@ -99,21 +109,21 @@ class RerankAnswer(BaseModel):
 class NuggetsRequest(Request):
     """Texts to turn into nuggets."""
 
-    texts: list[Text] = Field(examples=[[SAMPLE]])
+    texts: list[Text] = Field(min_length=1, examples=[[SAMPLE]])
     ratio: Ratio = None
-    vectors: bool = Field(True, description="Whether to return the vectors themselves.")
-    pieces: bool = Field(False, description="Whether to return every token with its score, for highlighting.")
+    vectors: Flag = Field(True, description="Whether to return the vectors themselves.")
+    pieces: Flag = Field(False, description="Whether to return every token with its score, for highlighting.")
 
 
 class Nugget(BaseModel):
     """One vector and where it comes from."""
 
     token: str
-    span: tuple[int, int]
-    segment: tuple[int, int]
-    score: float
-    position: int
-    vector: list[float] | None = None
+    span: tuple[Whole, Whole]
+    segment: tuple[Whole, Whole]
+    score: Real
+    position: Whole
+    vector: list[Real] | None = None
 
 
 class PieceOut(BaseModel):
@@ -130,8 +140,8 @@ class NuggetsOut(BaseModel):
     """A text as nuggets; with vectors, it can be given to /reconstruct as it is."""
 
     nuggets: list[Nugget]
-    windows: list[tuple[int, int, int, int]]
-    token_count: int
+    windows: list[tuple[Whole, Whole, Whole, Whole]]
+    token_count: Whole
     pieces: list[PieceOut] | None = None
 
 
@@ -144,8 +154,8 @@ class NuggetsAnswer(BaseModel):
 class ReconstructRequest(Request):
     """Either texts, which are compressed and decoded again, or nuggets from /nuggets with their vectors."""
 
-    texts: list[Text] | None = Field(None, examples=[[SAMPLE]])
-    nuggets: list[NuggetsOut] | None = None
+    texts: list[Text] | None = Field(None, min_length=1, examples=[[SAMPLE]])
+    nuggets: list[NuggetsOut] | None = Field(None, min_length=1)
     ratio: Ratio = None
     num_beams: int = Field(1, ge=1, le=8)
 
@@ -167,8 +177,8 @@ class ReconstructAnswer(BaseModel):
 class SimilarityRequest(Request):
     """Two texts."""
 
-    query: Text = Field(examples=["Where did the water go?"])
-    document: Text = Field(examples=[SAMPLE])
+    query: Filled = Field(examples=["Where did the water go?"])
+    document: Filled = Field(examples=[SAMPLE])
     ratio: Ratio = None
 
 
@@ -204,7 +214,7 @@ class GainAnswer(BaseModel):
 class SearchRequest(Request):
     """A query for the index."""
 
-    query: Text = Field(examples=["river"])
+    query: Filled = Field(examples=["river"])
     k: int = Field(10, ge=1, le=100)
     filter: dict[str, str | int | float | bool] | None = None
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from textnuggets.errors import InputError
 
-COLLECTED = (".txt", ".md", ".jsonl", ".jsonl.gz", ".parquet")  # what is taken from a folder
+COLLECTED = (".txt", ".txt.gz", ".md", ".jsonl", ".jsonl.gz", ".parquet")  # what is taken from a folder
 FORMATS = ".txt, .jsonl or .parquet (the first two also .gz), or '-' for standard input"
 
 
@@ -27,6 +27,8 @@ class Document(NamedTuple):
     text: str
     metadata: dict[str, Any] | None = None
     """The other fields of its line, if there are any."""
+    is_named: bool = True
+    """Whether the id is its own, and not the number of its line."""
 
 
 BadLine = Callable[[InputError], None]
@@ -37,7 +39,9 @@ def raise_bad_line(error: InputError) -> None:
     raise error
 
 
-def read_documents(source: str, on_bad: BadLine = raise_bad_line) -> Iterator[Document]:
+def read_documents(
+    source: str, on_bad: BadLine = raise_bad_line, with_metadata: bool = False
+) -> Iterator[Document]:
     """Stream the texts of a file.
 
     Args:
@@ -45,6 +49,7 @@ def read_documents(source: str, on_bad: BadLine = raise_bad_line) -> Iterator[Do
             has a `text` and perhaps an `id` on each line; `.parquet` the same as columns.
             `-` reads standard input: JSON lines if the first line is an object, else plain.
         on_bad: Called with an InputError for each line that cannot be used; raises it by default.
+        with_metadata: Whether to read the other columns of a Parquet file, too.
 
     A file that is missing or of an unknown kind is an error at once; lines are read as needed.
     """
@@ -57,19 +62,22 @@ def read_documents(source: str, on_bad: BadLine = raise_bad_line) -> Iterator[Do
     if not path.is_file():
         raise InputError(f"{source}: no such file.")
     if kind == ".parquet":
-        return _parquet(path, on_bad)
+        return _parquet(path, on_bad, with_metadata)
     return read_lines(path, _json_line if kind == ".jsonl" else _plain_line, on_bad)
 
 
 def read_collection(source: str, on_bad: BadLine = raise_bad_line) -> Iterator[Document]:
-    """Stream the documents of a file, or of all files of a folder and its folders, in order.
+    """Stream the documents of a file, or of all files of a folder and its folders, in order, with metadata.
 
-    In a folder a .txt or .md file is one document, named by its path; .jsonl and .parquet files hold several,
-    whose ids are their own if they have any, else path and line.
+    An .md file is one document, and so is a .txt file in a folder; a .txt file alone has one a line. A document
+    without an id of its own is named by its file and line.
     """
     folder = Path(source)
+    if source != "-" and folder.suffix == ".md" and folder.is_file():
+        return _collected(folder, folder.parent, on_bad)
     if not folder.is_dir():
-        return read_documents(source, on_bad)
+        name = "stdin" if source == "-" else folder.name
+        return _named(read_documents(source, on_bad, with_metadata=True), name)
     files = [file for file in sorted(folder.rglob("*")) if file.is_file() and file.name.endswith(COLLECTED)]
     if not files:
         raise InputError(f"{source}: the folder holds no {', '.join(COLLECTED)} file.")
@@ -78,15 +86,24 @@ def read_collection(source: str, on_bad: BadLine = raise_bad_line) -> Iterator[D
 
 def _collected(file: Path, folder: Path, on_bad: BadLine) -> Iterator[Document]:
     name = file.relative_to(folder).as_posix()
-    if file.suffix in (".txt", ".md"):
+    if not is_unicode(name):
+        on_bad(InputError(f"{name!r}: the name of the file is no text."))
+    elif file.name.endswith((".txt", ".md", ".txt.gz")):
         try:
-            yield Document(name, decode_utf8(file.read_bytes()).removeprefix("\ufeff"))
+            with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as content:
+                yield Document(name, decode_utf8(content.read()).removeprefix("\ufeff"))
         except InputError as error:
             on_bad(InputError(f"{file}: {error}"))
-        return
-    for document in read_documents(str(file), on_bad):
-        # An id that is nothing but a line number is not one's own.
-        yield document._replace(id=f"{name}:{document.id}") if document.id.isdigit() else document
+        except (EOFError, OSError, zlib.error) as error:
+            on_bad(InputError(f"{file}: {error}."))
+    else:
+        yield from _named(read_documents(str(file), on_bad, with_metadata=True), name)
+
+
+def _named(documents: Iterator[Document], name: str) -> Iterator[Document]:
+    """Documents that are named by their file and line where they have no name."""
+    for document in documents:
+        yield document if document.is_named else document._replace(id=f"{name}:{document.id}")
 
 
 Parsed = TypeVar("Parsed")
@@ -136,7 +153,7 @@ def _lines(lines: Iterator[bytes], source: str, parse: Parse[Parsed], on_bad: Ba
 
 def _plain_line(line: bytes, number: int) -> Document:
     text = decode_utf8(line.rstrip(b"\r\n"))
-    return Document(str(number), text.removeprefix("\ufeff") if number == 1 else text)
+    return Document(str(number), text.removeprefix("\ufeff") if number == 1 else text, is_named=False)
 
 
 def parse_json_object(line: bytes) -> dict[str, Any]:
@@ -161,7 +178,7 @@ def _json_line(line: bytes, number: int) -> Document:
     if not (is_unicode(text) and is_unicode(str(name))):  # "\ud800" is valid JSON, but no text
         raise InputError("half a surrogate pair stands alone, so it is no Unicode text.")
     rest = {key: value for key, value in record.items() if key not in ("id", "text")}
-    return Document(str(name), text, rest or None)
+    return Document(str(name), text, rest or None, "id" in record)
 
 
 def is_unicode(text: str) -> bool:
@@ -192,19 +209,21 @@ def open_parquet(path: str | Path) -> Any:
         raise InputError(f"{path}: not a Parquet file ({str(error).splitlines()[0]}).") from error
 
 
-def _parquet(path: Path, on_bad: BadLine) -> Iterator[Document]:
+def _parquet(path: Path, on_bad: BadLine, with_metadata: bool) -> Iterator[Document]:
     with open_parquet(path) as file:
         names = file.schema_arrow.names
         if names.count("text") != 1 or names.count("id") > 1:
             raise InputError(f"{path}: needs one column 'text', has only {', '.join(names)}.")
-        columns = ["text", "id"] if "id" in names else ["text"]
+        rest = [name for name in dict.fromkeys(names) if name not in ("text", "id")] if with_metadata else []
+        columns = ["text", *(["id"] if "id" in names else []), *rest]
         number = 0
         for batch in file.iter_batches(batch_size=1024, columns=columns):
             texts = batch.column("text").to_pylist()
             ids = batch.column("id").to_pylist() if "id" in names else [None] * len(texts)
-            for text, name in zip(texts, ids, strict=True):
+            others = batch.select(rest).to_pylist() if rest else [None] * len(texts)
+            for text, name, other in zip(texts, ids, others, strict=True):
                 number += 1
                 if not isinstance(text, str):
                     on_bad(InputError(f"{path}, row {number}: 'text' is {type(text).__name__}."))
                     continue
-                yield Document(str(number if name is None else name), text)
+                yield Document(str(number if name is None else name), text, other, name is not None)

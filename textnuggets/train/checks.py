@@ -122,6 +122,12 @@ def check_recipe(recipe: Recipe, place: str) -> None:
             refuse(
                 f"optimizer.batch_tokens ({optimizer.batch_tokens}) must hold one segment ({model.segment})."
             )
+        if optimizer.gradient_checkpointing:
+            refuse("optimizer.gradient_checkpointing does not go with the objective 'language_model'.")
+        if not objective.train_encoder and (objective.ratios or objective.anneal_steps):
+            refuse(
+                "nuggets that are computed once have one ratio: objective.ratios need objective.train_encoder."
+            )
         if model.start is None:
             refuse("a language model starts from a trained nugget model: name it as model.start.")
         if objective.train_encoder and model.memory != "nuggets":

@@ -128,13 +128,19 @@ class LanguageModelling(Objective):
         self.collate = SegmentCollator(lm.pad_id)
         self.dataset = self._segments(train, self.places, recipe.model.ratio)
         self.rows = recipe.optimizer.batch_tokens // lm.config.segment
-        self._dev: dict[float, Segments] = {}
+        # Now, while the weights are those that others start from, and one process goes first.
+        self._dev = {ratio: self._segments(dev, self.dev_places, ratio) for ratio in recipe.report_ratios}
 
     def _segments(self, streams: TokenStreams, places: Sequence[Place], ratio: float) -> Segments:
         if not self.cached:
             return Segments(streams, None)
         # What something comes after: always a full segment.
         read = [place for place in places if place.segment + 1 < streams.counts[place.text]]
+        if not read:
+            raise InputError(
+                f"{streams}: no text is longer than a segment, so there is no history. Of a .txt file, texts begin "
+                f"with headings as in WikiText."
+            )
         return Segments(streams, cache_segments(self.lm, streams, read, ratio, self.recipe.data.cache))
 
     def batches(self, process: int, processes: int) -> SegmentBatches:
@@ -155,7 +161,8 @@ class LanguageModelling(Objective):
             vocabulary: Any = self.lm.get_input_embeddings().num_embeddings
             generator = torch.Generator().manual_seed(hash((self.recipe.seed, step)) % 2**63)
             classes = sample_classes(labels, int(vocabulary), wanted, generator)
-        outputs = model(**_unflatten(inputs), classes=classes, num_items_in_batch=count)
+        options = {} if self.cached else {"ratio": self.ratio_at(step)}
+        outputs = model(**_unflatten(inputs), **options, classes=classes, num_items_in_batch=count)
         targets = labels if classes is None else classes.place(labels)
         counted = labels != IGNORED
         return Step(
@@ -168,8 +175,6 @@ class LanguageModelling(Objective):
 
     def measure(self, model: nn.Module, ratio: float, process: int, processes: int) -> Tensor:
         """Exact, over the same dev segments each time, with as much history as is trained at most."""
-        if ratio not in self._dev:
-            self._dev[ratio] = self._segments(self.dev, self.dev_places, ratio)
         device = next(model.parameters()).device
         totals = torch.zeros(3, device=device)
         most = max(self.histories)
@@ -179,7 +184,8 @@ class LanguageModelling(Objective):
             for batch in _alike(targets, self.rows):
                 inputs = self.collate([self._dev[ratio][target] for target in batch])
                 inputs = {name: value.to(device) for name, value in inputs.items()}
-                output = model(**_unflatten(inputs), num_items_in_batch=1)
+                options = {} if self.cached else {"ratio": ratio}
+                output = model(**_unflatten(inputs), **options, num_items_in_batch=1)
                 counted = inputs["labels"] != IGNORED
                 correct = (output.logits.argmax(-1) == inputs["labels"])[counted].sum()
                 totals += torch.stack([output.loss.float(), correct.float(), counted.sum().float()])

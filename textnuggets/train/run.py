@@ -12,7 +12,7 @@ from textnuggets.config import NuggetConfig
 from textnuggets.errors import BackboneError, CheckpointError, ConfigError, InputError, MissingExtraError
 from textnuggets.files import replacing
 from textnuggets.train.reading import read_recipe
-from textnuggets.train.recipe import Recipe
+from textnuggets.train.recipe import ModelRecipe, Recipe
 
 try:
     import accelerate
@@ -163,6 +163,12 @@ def build_language_model(recipe: Recipe) -> NuggetLM:
     wanted = recipe.model
     nugget = load(wanted.start)
     nugget.to(dtype=torch.float32)  # type: ignore[call-arg]
+    for key in ("scorer_layer", "selector", "gather", "residual", "feedback", "freeze"):
+        asked = getattr(wanted, key)
+        if asked != getattr(ModelRecipe(), key) and asked != getattr(nugget.config, key):
+            raise ConfigError(
+                f"model.{key} is {asked!r}, but {wanted.start!r} has {getattr(nugget.config, key)!r}."
+            )
     nugget.config.ratio = wanted.ratio
     lm = NuggetLM.from_nuggets(nugget, wanted.segment, wanted.history, wanted.memory, wanted.pooled)
     if not recipe.objective.train_encoder:
@@ -201,6 +207,8 @@ def build_nugget_model(recipe: Recipe) -> NuggetModel:
             f"the objective {recipe.objective.name!r} decodes, and {wanted.backbone or wanted.start!r} has no "
             f"decoder."
         )
+    if not decodes and model.view.family.decodes:
+        model.view.decoder.requires_grad_(False)  # nothing is decoded; distributed training would wait for it
     if recipe.data.max_tokens > (min(model.window, model.decoder_window) if decodes else model.window):
         raise ConfigError(
             f"data.max_tokens is {recipe.data.max_tokens}, but the model takes {model.window} at most."
@@ -255,7 +263,6 @@ def make_objective(model: NuggetModel | NuggetLM, recipe: Recipe, train: Any, de
     if recipe.objective.distill:
         name = recipe.objective.teacher or recipe.model.backbone or recipe.model.start
         teacher = load_token_encoder(str(name)).requires_grad_(False)
-        teacher.to(model.device)  # type: ignore[arg-type]
     return Similar(model, recipe, train, dev, teacher)
 
 
@@ -291,7 +298,9 @@ def training_arguments(recipe: Recipe, out: Path) -> TrainingArguments:
         "report_to": ["tensorboard"],
         "disable_tqdm": True,  # the live line is ours
         "remove_unused_columns": False,
-        "ddp_find_unused_parameters": False,
+        # The first segment of a text has nothing to read, and so no use for cross-attention.
+        "ddp_find_unused_parameters": recipe.objective.name == "language_model",
+        "ddp_broadcast_buffers": False,  # they never change; between two forward passes they must not be written
         "average_tokens_across_devices": True,
         "logging_nan_inf_filter": False,
     }

@@ -151,10 +151,12 @@ class PairBatches(Sampler[list[Pair]]):
             chosen = random.choice(rows, min(len(rows), PER_RECORD, self.pairs - len(batch)), replace=False)
             for place, row in enumerate(chosen):
                 kind = KINDS[random.integers(len(KINDS))]
-                if kind == "lead" and (place or row == rows[0]):  # one of an article: the lead fits them all
+                if kind == "lead" and (place or row == rows[0]):
                     kind = "views"
                 partner = rows[0] if kind == "lead" else row
                 batch.append(Pair(int(row), int(partner), kind, int(random.integers(2**31))))
+                if kind == "lead":  # which fits all of its article: the others would be wrong to call wrong
+                    break
             if len(batch) == self.pairs:
                 break
         return batch
@@ -269,7 +271,9 @@ class Similar(Objective):
     ) -> Step:
         """The mean loss over the batch's queries; other documents are those of this process alone."""
         found = self._compare(model, inputs, self.query_ratio_at(step), self.ratio_at(step))
-        return found._replace(loss=found.loss / (found.targets * self.recipe.optimizer.accumulate))
+        return found._replace(
+            loss=found.loss / found.targets
+        )  # the Trainer divides by the batches of an update
 
     def _compare(self, model: nn.Module, inputs: dict[str, Tensor], query_ratio: float, ratio: float) -> Step:
         """The loss summed over the batch's queries."""
@@ -280,6 +284,7 @@ class Similar(Objective):
         scores = similarity(model(**queries, ratio=query_ratio), model(**documents, ratio=ratio))
         taught = None
         if self.teacher is not None:
+            self.teacher.to(scores.device)  # type: ignore[arg-type]  # where the Trainer moved the model
             with torch.no_grad():
                 taught = similarity(self.teacher(**queries), self.teacher(**documents))
         objective = self.recipe.objective
