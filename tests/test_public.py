@@ -59,6 +59,7 @@ def test_files_import_only_from_above():
         "lm",
         "train",
         "evaluate",
+        "reproduce",
         "serve",
         "cli",
         "__main__",

@@ -17,6 +17,7 @@ from textnuggets.cli.index import app as index
 from textnuggets.cli.lm import app as lm
 from textnuggets.cli.reconstruct import reconstruct
 from textnuggets.cli.report import report
+from textnuggets.cli.reproduce import reproduce
 from textnuggets.cli.search import search
 from textnuggets.cli.serve import serve
 from textnuggets.cli.train import train
@@ -41,6 +42,7 @@ app.add_typer(lm, name="lm")
 app.add_typer(data, name="data")
 app.add_typer(evaluate, name="evaluate")
 app.command()(report)
+app.command()(reproduce)
 
 
 def _print_version(wanted: bool) -> None:

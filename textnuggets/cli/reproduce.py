@@ -1,0 +1,35 @@
+"""textnuggets reproduce: a plan of training runs and evaluations, from one command."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from textnuggets.errors import InputError
+
+
+def reproduce(
+    plan: Annotated[
+        str, typer.Argument(help="A .toml file, or 'paper' (GPUs, WMT19) or 'small' (two cores, hours).")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for runs, results and report.html.")],
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Change a key of every recipe, as key=value; may be repeated."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+) -> None:
+    """Train and measure what a plan says, and make one page of it; interrupted, it goes on."""
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file: name a folder.")
+    from textnuggets.reproduce import carry_out, find_plan, read_plan
+
+    steps = read_plan(find_plan(plan), out, changes or ())
+    if dry_run:
+        for step in steps:
+            print("textnuggets", *step.arguments)
+        return
+    print(carry_out(steps, out), file=sys.stderr)
