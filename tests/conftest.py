@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -59,8 +60,9 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     """The command line in this process: importing torch anew takes seconds."""
     from textnuggets.cli import main
 
-    def run(*arguments: object) -> Finished:
+    def run(*arguments: object, stdin: str = "") -> Finished:
         monkeypatch.setattr(sys, "argv", ["textnuggets", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
         with pytest.raises(SystemExit) as ended:
             main()
         out, err = capsys.readouterr()

@@ -1,6 +1,6 @@
-"""python -m tools.ship RUN RESULTS: put a trained model into the package, compact, with its card.
+"""python -m tools.ship RUN RESULTS --steps N: put a trained model into the package, compact, with its card.
 
-RUN is the folder of a training run; RESULTS are folders that `textnuggets evaluate reconstruction` wrote for
+RUN is the folder of a training run of the recipe 'cooldown'; RESULTS are folders that `textnuggets evaluate reconstruction` wrote for
 its best model, stored compact (give the folder of a first `ship --to` for that).
 """
 
@@ -43,7 +43,7 @@ After *Nugget: Neural Agglomerative Embeddings of Text* (Qin & Van Durme, ICML 2
   down to the {pieces:,} English pieces, by opus-mt-en-fr's SentencePiece model, which shares it.
 - **Data**: English Wikipedia of 2015 (CC BY-SA 3.0), 12,370 articles, and 56 English novels of 1840-1920 (ELTeC-eng;
   texts in the public domain), as documents of up to {max_tokens} tokens.
-- **Training**: `textnuggets train default`, {steps:,} steps on two CPU cores.
+- **Training**: `textnuggets train default`, {steps:,} steps of 1,536 tokens on two CPU cores, then `textnuggets train cooldown`.
 - **Storage**: matrices as int8 with a scale for every 64 columns (`textnuggets.model.compact`); the figures above are of
   the weights as they are stored.
 
@@ -65,13 +65,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tools.ship", description=__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("results", type=Path, nargs="*")
+    parser.add_argument(
+        "--steps", type=int, required=True, help="of the recipe 'default', before it was cooled down"
+    )
     parser.add_argument("--to", type=Path, default=SHIPPED / "default")
     chosen = parser.parse_args()
     model = NuggetModel.from_pretrained(chosen.run / "best")
     model.config.backbone_name = "Helsinki-NLP/opus-mt-fr-en"
     model.config.window = 128  # as it was trained: longer texts go in parts
-    newest = max(chosen.run.glob("checkpoint-*/textnuggets.json"), key=lambda path: path.stat().st_mtime)
-    steps = json.loads(newest.read_text(encoding="utf-8"))["best_step"]
     tables = [
         to_markdown(json.loads((folder / "reconstruction.json").read_text(encoding="utf-8")))
         for folder in chosen.results
@@ -80,7 +81,7 @@ def main() -> None:
         results="\n".join(tables) or "Not measured yet.",
         pieces=len(model.tokenizer),
         max_tokens=128,
-        steps=steps,
+        steps=chosen.steps,
         window=model.window,
     )
     chosen.to.parent.mkdir(parents=True, exist_ok=True)

@@ -72,13 +72,10 @@ def test_results_hold_what_it_takes_to_believe_them(copier, texts, tmp_path):
     assert found["model"]["selector"] == "learned"
 
 
-def test_the_command_writes_results_and_names_bad_input(copier_folder, texts, tmp_path):
-    def run(*arguments):
-        command = [sys.executable, "-m", "textnuggets", "evaluate", "reconstruction", *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, encoding="utf-8", timeout=120, check=False)
-
+def test_the_command_writes_results_and_names_bad_input(run, copier_folder, texts, tmp_path):
+    command = ("evaluate", "reconstruction")
     out = tmp_path / "out"
-    done = run(copier_folder, texts, "--out", out, "--ratios", "0.5", "--beams", 1, "--lengths", 64)
+    done = run(*command, copier_folder, texts, "--out", out, "--ratios", "0.5", "--beams", 1, "--lengths", 64)
     assert done.returncode == 0, done.stderr
     assert "| 0.5 | 64 | 100.0 | 100.0% |" in done.stdout
     assert (out / "reconstruction.png").read_bytes().startswith(b"\x89PNG")
@@ -92,6 +89,6 @@ def test_the_command_writes_results_and_names_bad_input(copier_folder, texts, tm
         (copier_folder, texts, "--out", texts),
         (tmp_path / "none", texts, "--out", out),
     ):
-        failed = run(*wrong)
+        failed = run(*command, *wrong)
         assert failed.returncode == 2, failed.stderr
         assert len(failed.stderr.strip().splitlines()) == 1

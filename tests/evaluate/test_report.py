@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import asdict
 
 import pytest
@@ -129,13 +127,12 @@ def test_markdown_tables_become_html_with_their_text_escaped():
     assert "<p>A &amp; B.</p>" in made
 
 
-def test_a_folder_without_results_is_an_error(tmp_path):
+def test_a_folder_without_results_is_an_error(run, tmp_path):
     with pytest.raises(InputError, match="holds no results"):
         make_report(tmp_path)
     (tmp_path / "bad.json").write_text("{")
     with pytest.raises(InputError, match=r"bad\.json: not JSON"):
         make_report(tmp_path)
-    command = [sys.executable, "-m", "textnuggets", "report", str(tmp_path / "none")]
-    failed = subprocess.run(command, capture_output=True, text=True, check=False)
+    failed = run("report", tmp_path / "none")
     assert failed.returncode == 2
     assert "no such folder" in failed.stderr

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -121,15 +119,11 @@ def test_pieces_rarer_than_asked_for_are_left_out(folder):
     assert len(often.kept) < len(all_of_them.kept)
 
 
-def test_the_command_writes_a_folder_that_trains(folder, tmp_path):
+def test_the_command_writes_a_folder_that_trains(run, folder, tmp_path):
     texts = tmp_path / "texts.txt"
     texts.write_text("\n".join(KEPT))
 
-    def run(*arguments):
-        command = [sys.executable, "-m", "textnuggets", "trim", *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, encoding="utf-8", timeout=120, check=False)
-
-    done = run(folder, "--texts", texts, "--out", tmp_path / "small")
+    done = run("trim", folder, "--texts", texts, "--out", tmp_path / "small")
     assert done.returncode == 0, done.stderr
     assert "pieces" in done.stderr
     NuggetModel.from_backbone(tmp_path / "small", NuggetConfig(scorer_layer=1))
@@ -140,7 +134,7 @@ def test_the_command_writes_a_folder_that_trains(folder, tmp_path):
         ((tmp_path / "none", "--texts", texts, "--out", tmp_path / "b"), "cannot load"),
         ((folder, "--texts", texts, "--out", tmp_path / "b", "--spm", texts), "goes with a Marian backbone"),
     ):
-        failed = run(*wrong)
+        failed = run("trim", *wrong)
         assert failed.returncode == 2
         assert words in failed.stderr
         assert len(failed.stderr.strip().splitlines()) == 1
