@@ -78,6 +78,13 @@ class NuggetConfig(PreTrainedConfig):
         self.punctuation_ids = list(punctuation_ids or [])
         super().__init__(**kwargs)
 
+    def to_dict(self) -> dict[str, Any]:
+        """As `config.json` has it: without the folder the backbone was loaded from, which means nothing to others."""
+        found: dict[str, Any] = super().to_dict()
+        if isinstance(found.get("backbone"), dict):
+            found["backbone"].pop("_name_or_path", None)
+        return found
+
 
 def check_ratio(ratio: float) -> float:
     """The ratio as a float in (0, 1], or a ConfigError."""

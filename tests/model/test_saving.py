@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from sacrebleu.metrics.bleu import BLEU
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 import textnuggets
@@ -138,10 +139,28 @@ def test_the_hub_gets_the_whole_folder_with_its_card(monkeypatch):
     assert {"model.safetensors", "README.md", "tokenizer.json", "config.json"} <= pushed["me/nuggets"]
 
 
-def test_without_a_shipped_checkpoint_load_says_so_clearly(monkeypatch, tmp_path):
+def test_without_the_shipped_checkpoint_load_says_so_clearly(monkeypatch, tmp_path):
     monkeypatch.setattr("textnuggets.model.checkpoint.SHIPPED", tmp_path)
-    with pytest.raises(CheckpointError, match="no checkpoint comes with this version"):
+    with pytest.raises(CheckpointError, match="the default model is missing"):
         textnuggets.load()
+
+
+def test_the_model_that_ships_turns_english_into_few_vectors_and_back():
+    model = textnuggets.load()
+    text = (
+        "Rain fell all night; in the morning, the river had risen over the bridge, and nobody could cross it."
+    )
+    nuggets = model.encode(text, ratio=0.5)
+    assert len(nuggets) <= nuggets.token_count / 2 + 1
+    assert BLEU(effective_order=True).sentence_score(model.reconstruct(nuggets), [text]).score > 70
+    at_a_tenth = model.encode(" ".join([text] * 3), ratio=0.1)
+    assert {",", ".", ";", "</s>"} & set(at_a_tenth.tokens)
+    folder = Path(model.config.name_or_path)
+    assert all(file.stat().st_size < 50_000_000 for file in folder.iterdir())
+    assert sum(file.stat().st_size for file in folder.iterdir()) < 100_000_000
+    config = json.loads((folder / "config.json").read_text())
+    assert not [value for value in (config, config["backbone"]) if "_name_or_path" in value]
+    assert "OPUS-MT" in (folder / "README.md").read_text()
 
 
 def test_other_models_and_missing_folders_are_named(tmp_path):

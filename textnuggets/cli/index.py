@@ -164,7 +164,7 @@ def _read(docs: str, skip_bad: bool) -> Iterator[Document] | list[Path]:
 
 
 def _add(index: NuggetIndex, source: Iterator[Document] | list[Path]) -> None:
-    from textnuggets.search.index import Added
+    from textnuggets.search.rows import Added
 
     try:
         if isinstance(source, list):

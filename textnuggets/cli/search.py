@@ -14,7 +14,7 @@ from textnuggets.errors import InputError
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from textnuggets.search.index import Hit
+    from textnuggets.search.rows import Hit
 
 STRETCHES = 3  # of a document are shown, those that answer best
 CHARACTERS = 300  # of a stretch

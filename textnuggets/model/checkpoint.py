@@ -33,8 +33,8 @@ def load(name: str | Path | None = None, device: str | None = None, **options: A
     name = find_shipped("default" if name is None else str(name)) or name
     if name is None:
         raise CheckpointError(
-            "no checkpoint comes with this version of textnuggets yet: give load() a folder or "
-            "hub id of a nugget model, or start one with NuggetModel.from_backbone()."
+            "the default model is missing from this installation of textnuggets: install it again, or give "
+            "load() a folder or hub id of a nugget model."
         )
     if "device_map" in options:
         if device is not None:

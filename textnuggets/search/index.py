@@ -10,24 +10,20 @@ On disk an index is a folder: `index.json`, which says what it is, the engine's 
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple, Self
-from urllib.parse import urlparse
+from typing import Any, Self
 
 import numpy as np
-from filelock import FileLock, Timeout
+from filelock import FileLock
 from numpy.typing import NDArray
 
 from textnuggets import __version__
 from textnuggets.config import check_count, check_ratio
 from textnuggets.errors import ConfigError, IndexFileError, InputError
-from textnuggets.files import replacing
-from textnuggets.model.checkpoint import load
 from textnuggets.model.identity import fingerprint, lasting_name
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.nuggets import Nuggets
@@ -35,79 +31,26 @@ from textnuggets.model.storage import iter_rows, read_metadata
 from textnuggets.progress import Progress
 from textnuggets.search.engine import DTYPES, Engine, Stored, labels_of
 from textnuggets.search.layout import pack_layout, unpack_layout
+from textnuggets.search.place import (
+    COUNT,
+    FORMAT,
+    MANIFEST,
+    Manifest,
+    check_documents,
+    check_model,
+    clean,
+    fitting_model,
+    is_address,
+    lock_folder,
+    read_manifest,
+    split_address,
+    write_count,
+    write_manifest,
+)
+from textnuggets.search.rows import Added, Hit, Match, Row, batches, digest_of
 from textnuggets.text.documents import Document, is_unicode
 
-FORMAT = 1
-MANIFEST, COUNT = "index.json", "documents"
 BATCH = 128  # documents that are written, and then reported, together
-
-
-@dataclass
-class Manifest:
-    """What an index is: `index.json`, or the metadata of a collection."""
-
-    format: int
-    version: str
-    model: str
-    """Folder or name of the model."""
-    fingerprint: str
-    """Of its weights."""
-    ratio: float
-    query_ratio: float
-    dimensions: int
-    dtype: str
-    """Of the stored vectors: float32, float16 or int8."""
-    store_text: bool
-    engine: str
-    """The folder of the engine's files."""
-
-    @classmethod
-    def read(cls, found: Any, place: str) -> Manifest:
-        """From JSON, checked."""
-        try:
-            if found["format"] != FORMAT:
-                raise IndexFileError(
-                    f"{place} is an index of format {found['format']}; this version reads format {FORMAT}."
-                )
-            return cls(**found)
-        except (KeyError, TypeError) as error:
-            raise IndexFileError(f"{place} is no index of nuggets ({error}).") from error
-
-
-class Match(NamedTuple):
-    """What answered one nugget of the query."""
-
-    query: tuple[int, int]
-    """The stretch of the query that the nugget closes."""
-    document: tuple[int, int]
-    """The stretch of the document that answered it best."""
-    score: float
-    """Their cosine."""
-
-
-@dataclass(frozen=True)
-class Hit:
-    """A document that was found."""
-
-    id: str
-    score: float
-    """Mean-MaxSim: the mean over the query's nuggets of the best cosine."""
-    matches: list[Match]
-    metadata: dict[str, Any]
-    text: str | None
-    """The text, if it was stored or could be regenerated."""
-    regenerated: bool = False
-    """Whether the text was decoded from the vectors, and so may differ from the original."""
-
-
-class Added(NamedTuple):
-    """What came of adding documents."""
-
-    written: int
-    unchanged: int
-    """Were there already, with the same text and metadata."""
-    repeated: int = 0
-    """Had the id of one that came shortly after, which took their place."""
 
 
 class NuggetIndex:
@@ -128,7 +71,7 @@ class NuggetIndex:
     def model(self) -> NuggetModel:
         """What encodes documents and queries; loaded by its name when it is first needed."""
         if self._model is None:
-            self._model = _fitting(self.manifest, None, self.place)
+            self._model = fitting_model(self.manifest, None, self.place)
         return self._model
 
     # ---------------------------------------------------------------- making, opening, closing
@@ -172,7 +115,7 @@ class NuggetIndex:
             store_text=store_text,
             engine="engine-1",
         )
-        if _is_address(place):
+        if is_address(place):
             return cls._create_on_server(str(place), model, manifest, api_key)
         folder = Path(place)
         ours = (".lock", COUNT)  # what is left if making it was interrupted before the manifest
@@ -186,13 +129,13 @@ class NuggetIndex:
         from textnuggets.search.edge import EdgeEngine
 
         folder.mkdir(parents=True, exist_ok=True)
-        lock = _lock(folder)
+        lock = lock_folder(folder)
         try:
             for rest in folder.glob("engine-*"):
                 shutil.rmtree(rest)
             engine = EdgeEngine.create(folder / manifest.engine, manifest.dimensions, dtype)
-            _write_count(folder, 0)
-            _write_manifest(folder, manifest)  # last: a folder without it is no index
+            write_count(folder, 0)
+            write_manifest(folder, manifest)  # last: a folder without it is no index
         except BaseException:
             lock.release()
             raise
@@ -204,7 +147,7 @@ class NuggetIndex:
     ) -> Self:
         from textnuggets.search.server import ServerEngine, connect
 
-        url, collection = _address(place)
+        url, collection = split_address(place)
         client = connect(url, api_key)
         if ServerEngine(client, collection).exists():
             raise IndexFileError(f"{place} is there already: open it, or name another collection.")
@@ -215,11 +158,11 @@ class NuggetIndex:
     @classmethod
     def exists(cls, place: str | Path, api_key: str | None = None) -> bool:
         """Whether there is an index."""
-        if not _is_address(place):
+        if not is_address(place):
             return (Path(place) / MANIFEST).is_file()
         from textnuggets.search.server import ServerEngine, connect
 
-        url, collection = _address(str(place))
+        url, collection = split_address(str(place))
         return ServerEngine(connect(url, api_key), collection).exists()
 
     @classmethod
@@ -232,29 +175,29 @@ class NuggetIndex:
             api_key: For a server.
         """
         engine: Engine
-        if _is_address(place):
+        if is_address(place):
             from textnuggets.search.server import ServerEngine, connect
 
-            url, collection = _address(str(place))
+            url, collection = split_address(str(place))
             server = ServerEngine(connect(url, api_key), collection)
             if not server.exists():
                 raise IndexFileError(f"{place}: the server has no such collection.")
             manifest = Manifest.read(server.about(), str(place))
-            return cls(str(place), manifest, _checked(manifest, model, str(place)), server, None)
+            return cls(str(place), manifest, check_model(manifest, model, str(place)), server, None)
 
         from textnuggets.search.edge import EdgeEngine
 
         folder = Path(place)
         manifest = read_manifest(folder)
-        found = _checked(manifest, model, str(folder))
-        lock = _lock(folder)
+        found = check_model(manifest, model, str(folder))
+        lock = lock_folder(folder)
         try:
             manifest = read_manifest(folder)  # it may have been compacted until we had the lock
-            _clean(folder, manifest)
+            clean(folder, manifest)
             if not (folder / manifest.engine).is_dir():
                 raise IndexFileError(f"{folder}: its vectors are missing ({manifest.engine}).")
             engine = EdgeEngine.open(folder / manifest.engine)
-            _check_count(folder, engine)
+            check_documents(folder, engine)
         except BaseException:
             lock.release()
             raise
@@ -307,23 +250,23 @@ class NuggetIndex:
     def add_documents(self, documents: Iterable[Document], show_progress: bool = False) -> Added:
         """The same, with documents as files are read into."""
 
-        def encode(new: list[_Row]) -> list[Nuggets]:
+        def encode(new: list[Row]) -> list[Nuggets]:
             try:
                 return self.model.encode([row.document.text for row in new], ratio=self.manifest.ratio)
             except InputError as error:
                 names = f"{new[0].document.id!r} to {new[-1].document.id!r}"
                 raise InputError(f"of the documents {names}: {error}") from error
 
-        rows = (_Row(document, _hash(document), None) for document in documents)
+        rows = (Row(document, digest_of(document), None) for document in documents)
         return self._add(rows, encode, show_progress)
 
     def _add(
-        self, rows: Iterable[_Row], encode: Callable[[list[_Row]], list[Nuggets]], show_progress: bool
+        self, rows: Iterable[Row], encode: Callable[[list[Row]], list[Nuggets]], show_progress: bool
     ) -> Added:
         """Write what is new or changed, a batch at a time; each is on the disk before it is counted."""
         written = unchanged = repeated = 0
         with Progress("index", None, show_progress) as progress:
-            for batch in _batches(rows, BATCH):
+            for batch in batches(rows, BATCH):
                 latest = {row.document.id: row for row in batch}  # of one id twice, the last
                 known = {item.id: item.payload.get("hash") for item in self._engine.get(list(latest))}
                 new = [row for name, row in latest.items() if known.get(name) != row.digest]
@@ -340,7 +283,7 @@ class NuggetIndex:
     def _remember_count(self) -> None:
         """What the index must have when it is opened again: an engine does not notice all that is missing."""
         if self._lock is not None:
-            _write_count(Path(self.place), len(self))
+            write_count(Path(self.place), len(self))
 
     def add_encoded(self, path: str | Path, show_progress: bool = False) -> Added:
         """Add what `textnuggets encode` wrote, without encoding it again; the rest is as in `add`.
@@ -360,7 +303,7 @@ class NuggetIndex:
                 f"{path} was made at the ratio {about['ratio']}, the index at {self.manifest.ratio}."
             )
 
-        def rows() -> Iterator[_Row]:
+        def rows() -> Iterator[Row]:
             for name, nuggets, text in iter_rows(path):
                 if text is None and self.manifest.store_text:
                     raise InputError(
@@ -368,8 +311,10 @@ class NuggetIndex:
                     )
                 document = Document(name, text or "")
                 vectors = np.ascontiguousarray(nuggets.vectors).tobytes()
-                digest = _hash(document) if text is not None else blake2b(vectors, digest_size=12).hexdigest()
-                yield _Row(document, digest, nuggets)
+                digest = (
+                    digest_of(document) if text is not None else blake2b(vectors, digest_size=12).hexdigest()
+                )
+                yield Row(document, digest, nuggets)
 
         return self._add(
             rows(), lambda new: [row.nuggets for row in new if row.nuggets is not None], show_progress
@@ -397,9 +342,7 @@ class NuggetIndex:
         there = {item.id for item in self._engine.get(wanted)}
         if there:
             if self._lock is not None:
-                _write_count(
-                    Path(self.place), len(self) - len(there)
-                )  # before: afterwards it may be too late
+                write_count(Path(self.place), len(self) - len(there))  # before: afterwards it may be too late
             self._engine.delete([name for name in wanted if name in there])
         return [name for name in wanted if name not in there]
 
@@ -412,11 +355,11 @@ class NuggetIndex:
         folder = Path(self.place)
         number = int(self.manifest.engine.rpartition("-")[2]) + 1
         manifest = Manifest(**{**asdict(self.manifest), "engine": f"engine-{number}"})
-        _clean(folder, self.manifest)
+        clean(folder, self.manifest)
         fresh = EdgeEngine.create(folder / manifest.engine, manifest.dimensions, manifest.dtype)
         try:
             with Progress("compact", len(self), show_progress) as progress:
-                for batch in _batches(self._engine.documents(), BATCH):
+                for batch in batches(self._engine.documents(), BATCH):
                     fresh.put(batch)
                     progress.add(len(batch))
             fresh.optimize()
@@ -428,10 +371,10 @@ class NuggetIndex:
             fresh.close()
             shutil.rmtree(folder / manifest.engine, ignore_errors=True)
             raise
-        _write_manifest(folder, manifest)  # from here on the new files are the index
+        write_manifest(folder, manifest)  # from here on the new files are the index
         self._engine.close()
         self._engine, self.manifest = fresh, manifest
-        _clean(folder, manifest)
+        clean(folder, manifest)
 
     # ---------------------------------------------------------------- search
 
@@ -491,133 +434,6 @@ class NuggetIndex:
             # Engines reserve room that they do not use yet: what counts is what the disk holds.
             found["bytes"] = sum(getattr(s, "st_blocks", s.st_size // 512) * 512 for s in files)
         return found
-
-
-# -------------------------------------------------------------------- files
-
-
-def read_manifest(folder: Path) -> Manifest:
-    """The manifest of an index on disk."""
-    path = folder / MANIFEST
-    if not path.is_file():
-        raise IndexFileError(f"{folder} is no index: it has no {MANIFEST}.")
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise IndexFileError(f"{path} is damaged ({error}).") from error
-    return Manifest.read(found, str(folder))
-
-
-def _write_manifest(folder: Path, manifest: Manifest) -> None:
-    with replacing(folder / MANIFEST) as temporary:
-        temporary.write_text(json.dumps(asdict(manifest), indent=1) + "\n", encoding="utf-8")
-
-
-class _Row(NamedTuple):
-    """A document to add, and its nuggets if they are known."""
-
-    document: Document
-    digest: str
-    nuggets: Nuggets | None
-
-
-def _hash(document: Document) -> str:
-    """Changes with whatever would be stored differently; what cannot be stored is an error."""
-    name, text = document.id, document.text
-    if not isinstance(name, str) or not name:
-        start = repr(text[:40]) if isinstance(text, str) else "?"
-        raise InputError(f"ids must be strings that are not empty, got {name!r} for {start}.")
-    if not isinstance(text, str):
-        raise InputError(f"texts must be strings; that of {name!r} is {type(text).__name__}.")
-    try:
-        metadata = json.dumps(document.metadata or {}, sort_keys=True, allow_nan=False, ensure_ascii=False)
-        if not all(isinstance(key, str) for key in document.metadata or {}):
-            raise TypeError("keys must be strings")
-    except (TypeError, ValueError) as error:
-        raise InputError(f"the metadata of {name!r} is not what JSON can hold ({error}).") from error
-    if not all(map(is_unicode, (name, text, metadata))):
-        raise InputError(f"document {name!r} holds half a surrogate pair, so it is no text.")
-    return blake2b(f"{metadata}\n{text}".encode(), digest_size=12).hexdigest()
-
-
-def _write_count(folder: Path, count: int) -> None:
-    with replacing(folder / COUNT) as temporary:
-        temporary.write_text(str(count), encoding="ascii")
-
-
-def _check_count(folder: Path, engine: Engine) -> None:
-    """Whether all documents are there: of some damage an engine says nothing."""
-    try:
-        least = int((folder / COUNT).read_text(encoding="ascii"))
-    except (OSError, ValueError) as error:
-        raise IndexFileError(f"{folder / COUNT} is missing or damaged ({error}).") from error
-    if (found := engine.count()) < least:
-        raise IndexFileError(f"{folder} is damaged: it holds {found:,} documents, and had {least:,}.")
-
-
-def _clean(folder: Path, manifest: Manifest) -> None:
-    """Remove what an interrupted compaction left behind."""
-    for old in folder.glob("engine-*"):
-        if old.name != manifest.engine:
-            shutil.rmtree(old)
-
-
-def _lock(folder: Path) -> FileLock:
-    """Hold the index for this process alone; the system lets go of it when the process ends."""
-    lock = FileLock(folder / ".lock", thread_local=False)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout as error:
-        raise IndexFileError(
-            f"{folder} is open in another process: wait for it, or use a Qdrant server for several at once."
-        ) from error
-    except OSError as error:
-        raise IndexFileError(f"{folder} cannot be locked ({error}).") from error
-    return lock
-
-
-def _checked(manifest: Manifest, model: NuggetModel | None, place: str) -> NuggetModel | None:
-    """A model that was given, if it is the right one; one that was not is loaded when it is needed."""
-    return None if model is None else _fitting(manifest, model, place)
-
-
-def _fitting(manifest: Manifest, model: NuggetModel | None, place: str) -> NuggetModel:
-    """The model of an index; another one's vectors would mean nothing in it."""
-    name = manifest.model
-    if model is None:
-        model = load(None if name == "default" else name)
-    else:
-        name = str(model.config.name_or_path or "the model given")
-    if (found := fingerprint(model)) != manifest.fingerprint:
-        raise IndexFileError(
-            f"{place} was built with {manifest.model!r} (weights {manifest.fingerprint}); {name!r} has other "
-            f"weights ({found})."
-        )
-    return model
-
-
-def _is_address(place: str | Path) -> bool:
-    return str(place).startswith(("http://", "https://"))
-
-
-def _address(place: str) -> tuple[str, str]:
-    """Server and collection of `http://host:port/collection`."""
-    parts = urlparse(place)
-    collection = parts.path.strip("/")
-    if not parts.netloc or not collection or "/" in collection:
-        raise ConfigError(f"{place}: write a server as http://host:6333/collection.")
-    return f"{parts.scheme}://{parts.netloc}", collection
-
-
-def _batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    batch: list[Any] = []
-    for item in items:
-        batch.append(item)
-        if len(batch) == size:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
 
 
 def _unit(vectors: NDArray[np.floating]) -> NDArray[np.float32]:

@@ -16,8 +16,8 @@ from textnuggets.highlighting import highlight
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.nuggets import Nuggets
 from textnuggets.model.windows import cut_into_windows
-from textnuggets.search.index import Hit
 from textnuggets.search.maxsim import maxsim
+from textnuggets.search.rows import Hit
 from textnuggets.serve import schemas as s
 from textnuggets.text.sentences import sentence_spans
 
