@@ -60,8 +60,11 @@ def build(
         str, typer.Option("--out", "-o", help="Folder of the index, or http://host:6333/collection.")
     ],
     model: Annotated[
-        str, typer.Option("--model", help="Folder, hub id or name of a nugget model.")
-    ] = "search",
+        str | None,
+        typer.Option(
+            "--model", help="Folder, hub id or name of a nugget model; by default the best there is."
+        ),
+    ] = None,
     ratio: Annotated[
         float | None, typer.Option(help="Compression ratio; the model's own by default.")
     ] = None,
@@ -77,16 +80,18 @@ def build(
     source = _read(docs, skip_bad)
 
     from textnuggets.cli.options import load_model
+    from textnuggets.model.checkpoint import find_shipped
     from textnuggets.model.identity import lasting_name
     from textnuggets.search.index import NuggetIndex
 
-    loaded = load_model(model)
+    name = model or ("search" if find_shipped("search") else "default")
+    loaded = load_model(name)
     if NuggetIndex.exists(out, api_key):
         index = NuggetIndex.open(out, loaded, api_key)
         _check_settings(index, ratio, query_ratio, dtype, store_text)
     else:
         index = NuggetIndex.create(
-            out, loaded, ratio, query_ratio, dtype, store_text, lasting_name(model), api_key
+            out, loaded, ratio, query_ratio, dtype, store_text, lasting_name(name), api_key
         )
     with index:
         _add(index, source)

@@ -47,7 +47,7 @@ from textnuggets.search.place import (
     write_count,
     write_manifest,
 )
-from textnuggets.search.rows import Added, Hit, Match, Row, batches, digest_of
+from textnuggets.search.rows import Added, Hit, Match, Row, batches, digest_of, stretch
 from textnuggets.text.documents import Document, is_unicode
 
 BATCH = 128  # documents that are written, and then reported, together
@@ -406,11 +406,7 @@ class NuggetIndex:
             cosines = vectors @ item.document.vectors.T
             best = cosines.argmax(1)
             matches = [
-                Match(
-                    tuple(asked.segments[i].tolist()),
-                    tuple(nuggets.segments[j].tolist()),
-                    float(cosines[i, j]),
-                )
+                Match(stretch(asked, i), stretch(nuggets, j), float(cosines[i, j]))
                 for i, j in enumerate(best.tolist())
             ]
             metadata = item.document.payload.get("metadata") or {}

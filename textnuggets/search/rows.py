@@ -86,3 +86,12 @@ class Added(NamedTuple):
     """Were there already, with the same text and metadata."""
     repeated: int = 0
     """Had the id of one that came shortly after, which took their place."""
+
+
+def stretch(nuggets: Nuggets, number: int) -> tuple[int, int]:
+    """What a nugget stands for in the text: the segment it closes; the token that ends a text, and closes nothing of
+    its own, stands for the segment before it."""
+    segments = nuggets.segments
+    while number and segments[number, 0] >= segments[number, 1]:
+        number -= 1
+    return int(segments[number, 0]), int(segments[number, 1])
