@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from textnuggets.errors import InputError
 from textnuggets.model.nuggets import Nuggets
 from textnuggets.text.documents import Document, is_unicode
@@ -89,9 +91,12 @@ class Added(NamedTuple):
 
 
 def stretch(nuggets: Nuggets, number: int) -> tuple[int, int]:
-    """What a nugget stands for in the text: the segment it closes; the token that ends a text, and closes nothing of
-    its own, stands for the segment before it."""
+    """What a nugget stands for in the text: the segment it closes; a token that begins or ends a text, and so closes
+    nothing, stands for the nearest segment, rather the one before."""
     segments = nuggets.segments
-    while number and segments[number, 0] >= segments[number, 1]:
-        number -= 1
-    return int(segments[number, 0]), int(segments[number, 1])
+    filled = np.flatnonzero(segments[:, 0] < segments[:, 1])
+    if not len(filled):
+        return 0, 0
+    before = filled[filled <= number]
+    start, end = segments[before[-1] if len(before) else filled[0]]
+    return int(start), int(end)
