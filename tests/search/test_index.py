@@ -470,8 +470,8 @@ def test_wrong_commands_say_what_is_wrong_in_one_line(run, model, folder, tmp_pa
 
 
 KILLED = """
-import os, sys
-from textnuggets import NuggetIndex, load
+import os
+from textnuggets import NuggetIndex
 from textnuggets.search.edge import EdgeEngine
 
 puts, put = 0, EdgeEngine.put
@@ -479,9 +479,7 @@ def counting(self, documents):
     global puts
     puts += 1
     if puts == {fatal}:
-        flush = self._shard.flush
         # The update reaches the engine; before anything is flushed, the process is gone.
-        update = type(self)._update
         def dying(self, make):
             self._shard.update(make())
             os.kill(os.getpid(), 9)

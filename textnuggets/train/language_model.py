@@ -19,8 +19,8 @@ from textnuggets.errors import InputError
 from textnuggets.lm.corpus import Place, SegmentCache, TokenStreams, cache_segments
 from textnuggets.lm.history import History
 from textnuggets.lm.modeling import NuggetLM
-from textnuggets.model.loss import IGNORED, sample_classes
-from textnuggets.train.objectives import Objective, Step
+from textnuggets.model.loss import IGNORED
+from textnuggets.train.objectives import Objective, Step, decoding_step
 from textnuggets.train.recipe import Recipe
 
 
@@ -156,22 +156,10 @@ class LanguageModelling(Objective):
     ) -> Step:
         """Negative log-likelihood of the segments' tokens."""
         labels = inputs["labels"]
-        classes = None
-        if wanted := self.recipe.objective.sampled_softmax:
-            vocabulary: Any = self.lm.get_input_embeddings().num_embeddings
-            generator = torch.Generator().manual_seed(hash((self.recipe.seed, step)) % 2**63)
-            classes = sample_classes(labels, int(vocabulary), wanted, generator)
+        classes = self.sample(labels, step)
         options = {} if self.cached else {"ratio": self.ratio_at(step)}
         outputs = model(**_unflatten(inputs), **options, classes=classes, num_items_in_batch=count)
-        targets = labels if classes is None else classes.place(labels)
-        counted = labels != IGNORED
-        return Step(
-            loss=outputs.loss * processes,
-            outputs=outputs,
-            correct=(outputs.logits.detach().argmax(-1) == targets)[counted].sum(),
-            targets=counted.sum(),
-            tokens=counted.sum(),
-        )
+        return decoding_step(outputs, labels, classes, (labels != IGNORED).sum(), processes)
 
     def measure(self, model: nn.Module, ratio: float, process: int, processes: int) -> Tensor:
         """Exact, over the same dev segments each time, with as much history as is trained at most."""

@@ -16,7 +16,7 @@ from accelerate.utils import gather_object
 from torch import Tensor, nn
 from torch.utils.data import Dataset, Sampler
 
-from textnuggets.model.loss import IGNORED, sample_classes
+from textnuggets.model.loss import IGNORED, SampledClasses, sample_classes
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.train.batching import Collator, Documents, TokenBatches
 from textnuggets.train.data import PackedCorpus
@@ -35,6 +35,22 @@ class Step(NamedTuple):
     targets: Tensor
     tokens: Tensor
     """Tokens that were encoded."""
+
+
+def decoding_step(
+    outputs: Any, labels: Tensor, classes: SampledClasses | None, tokens: Tensor, processes: int
+) -> Step:
+    """What a batch of decoded tokens comes to."""
+    targets = labels if classes is None else classes.place(labels)
+    counted = labels != IGNORED
+    return Step(
+        # Gradients are averaged over processes, while the loss is divided by the targets of all of them.
+        loss=outputs.loss * processes,
+        outputs=outputs,
+        correct=(outputs.logits.detach().argmax(-1) == targets)[counted].sum(),
+        targets=counted.sum(),
+        tokens=tokens,
+    )
 
 
 class Objective(ABC):
@@ -59,6 +75,15 @@ class Objective(ABC):
             return drawn
         start = max(objective.anneal_from, drawn)
         return start * (drawn / start) ** (step / objective.anneal_steps)
+
+    def sample(self, labels: Tensor, step: int) -> SampledClasses | None:
+        """The part of the vocabulary that a step decides between, if not all of it; the same after resuming."""
+        wanted = self.recipe.objective.sampled_softmax
+        if not wanted:
+            return None
+        vocabulary = self.model.get_input_embeddings().num_embeddings
+        generator = torch.Generator().manual_seed(hash((self.recipe.seed, step)) % 2**63)
+        return sample_classes(labels, int(vocabulary), wanted, generator)
 
     @abstractmethod
     def batches(self, process: int, processes: int) -> Sampler[list[Any]]:
@@ -119,23 +144,9 @@ class Decoding(Objective):
         options: dict[str, Any] = {"ratio": self.ratio_at(step), "num_items_in_batch": count}
         if objective.hide:
             options["decoder_input_ids"] = self.hide(labels)
-        classes = None
-        if objective.sampled_softmax:
-            vocabulary = self.model.get_input_embeddings().num_embeddings
-            generator = torch.Generator().manual_seed(hash((self.recipe.seed, step)) % 2**63)
-            classes = sample_classes(labels, int(vocabulary), objective.sampled_softmax, generator)
-            options["classes"] = classes
-        outputs = model(**inputs, **options)
-        targets = labels if classes is None else classes.place(labels)
-        counted = labels != IGNORED
-        return Step(
-            # Gradients are averaged over processes, while the loss is divided by the targets of all of them.
-            loss=outputs.loss * processes,
-            outputs=outputs,
-            correct=(outputs.logits.detach().argmax(-1) == targets)[counted].sum(),
-            targets=counted.sum(),
-            tokens=inputs["attention_mask"].sum(),
-        )
+        classes = self.sample(labels, step)
+        outputs = model(**inputs, **options, classes=classes)
+        return decoding_step(outputs, labels, classes, inputs["attention_mask"].sum(), processes)
 
     def hide(self, labels: Tensor) -> Tensor:
         """The decoder's input with some tokens made unknown; never special ones, such as a language."""
