@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from textnuggets.errors import InputError
+from textnuggets.errors import ConfigError, InputError
 
 
 def check_output(path: Path, source: str | None = None) -> None:
@@ -24,6 +24,17 @@ def check_output(path: Path, source: str | None = None) -> None:
         raise InputError(f"{path}: the folder {path.parent} does not exist.")
     if source is not None and path.exists() and Path(source).exists() and path.samefile(source):
         raise InputError(f"{path} is what is being read: write to another file.")
+
+
+def find_named(name: str, shipped: Path, what: str) -> Path:
+    """A TOML file: a path, or the name of one that comes with the package, in the folder `shipped`."""
+    path = Path(name)
+    if path.suffix == ".toml" or path.is_file():
+        return path
+    known = {file.stem: file for file in shipped.glob("*.toml")}
+    if name not in known:
+        raise ConfigError(f"no {what} {name!r}: name a .toml file, or one of {', '.join(sorted(known))}.")
+    return known[name]
 
 
 @contextmanager

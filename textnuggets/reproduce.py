@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from textnuggets.errors import ConfigError, InputError
-from textnuggets.files import replacing
+from textnuggets.files import find_named, replacing
 
 SHIPPED = Path(__file__).parent / "plans"
 PLACE = re.compile(r"\{([\w./-]+)\}")
@@ -46,13 +46,7 @@ class Step:
 
 def find_plan(name: str) -> Path:
     """The file of a plan: a path, or the name of one that comes with the package."""
-    path = Path(name)
-    if path.suffix == ".toml" or path.is_file():
-        return path
-    shipped = {file.stem: file for file in SHIPPED.glob("*.toml")}
-    if name not in shipped:
-        raise ConfigError(f"no plan {name!r}: name a .toml file, or one of {', '.join(sorted(shipped))}.")
-    return shipped[name]
+    return find_named(name, SHIPPED, "plan")
 
 
 def read_plan(path: Path, out: Path, settings: Sequence[str] = ()) -> list[Step]:

@@ -1,9 +1,10 @@
-"""python -m tools.curve RUN OUT: keep a run's metrics.jsonl and draw its learning curves."""
+"""python -m tools.curve RUN OUT: keep a run's recipe and metrics.jsonl, and draw its learning curves."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from textnuggets.evaluate.figures import draw_learning, save_figure
 
 
 def main() -> None:
-    """Copy the metrics and draw them."""
+    """Copy them, and draw the metrics."""
     parser = argparse.ArgumentParser(prog="python -m tools.curve", description=__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("out", type=Path)
@@ -20,6 +21,10 @@ def main() -> None:
     lines = (chosen.run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     save_figure(draw_learning([json.loads(line) for line in lines]), chosen.out / "learning")
     shutil.copy(chosen.run / "metrics.jsonl", chosen.out / "metrics.jsonl")
+    recipe = (chosen.run / "recipe.toml").read_text(encoding="utf-8")
+    # Folders of the machine it ran on, by their names alone.
+    shown = re.sub(r'"/[^"]*/([^"/]+)"', r'"\1"', recipe)
+    (chosen.out / "recipe.toml").write_text(shown, encoding="utf-8")
 
 
 if __name__ == "__main__":

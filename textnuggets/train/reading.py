@@ -11,6 +11,7 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from textnuggets.errors import ConfigError
+from textnuggets.files import find_named
 from textnuggets.train.checks import check_recipe
 from textnuggets.train.recipe import Recipe, all_keys
 
@@ -19,13 +20,7 @@ SHIPPED = Path(__file__).parent.parent / "recipes"
 
 def find_recipe(name: str) -> Path:
     """The file of a recipe: a path, or the name of one that comes with the package."""
-    path = Path(name)
-    if path.suffix == ".toml" or path.is_file():
-        return path
-    shipped = {file.stem: file for file in SHIPPED.glob("*.toml")}
-    if name not in shipped:
-        raise ConfigError(f"no recipe {name!r}: name a .toml file, or one of {', '.join(sorted(shipped))}.")
-    return shipped[name]
+    return find_named(name, SHIPPED, "recipe")
 
 
 def read_recipe(path: str | Path, changes: Iterable[str] = (), checked: bool = True) -> Recipe:
