@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -24,6 +25,15 @@ def check_output(path: Path, source: str | None = None) -> None:
         raise InputError(f"{path}: the folder {path.parent} does not exist.")
     if source is not None and path.exists() and Path(source).exists() and path.samefile(source):
         raise InputError(f"{path} is what is being read: write to another file.")
+
+
+def describe(path: Path) -> list[int | str]:
+    """Size and hash of a file, or of a folder's files: the same wherever and whenever they were written."""
+    if path.is_dir():
+        parts = [describe(file) for file in sorted(path.rglob("*")) if file.is_file()]
+        return [len(parts), hashlib.sha256(str(parts).encode()).hexdigest()]
+    with path.open("rb") as stream:
+        return [path.stat().st_size, hashlib.file_digest(stream, "sha256").hexdigest()]
 
 
 def find_named(name: str, shipped: Path, what: str) -> Path:

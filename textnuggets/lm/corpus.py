@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from textnuggets.errors import InputError
-from textnuggets.files import replacing
+from textnuggets.files import describe, replacing
 from textnuggets.lm.history import SegmentMemory
 from textnuggets.model.identity import fingerprint
 from textnuggets.progress import Progress
@@ -76,11 +76,7 @@ def load_streams(
     """The texts of corpora as tokens, from the cache if they were tokenized before; records are texts."""
     folder = Path(cache).expanduser()
     folder.mkdir(parents=True, exist_ok=True)
-    files = [
-        [str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns]
-        for source in sources
-        for file in check_source(source) or []
-    ]
+    files = [describe(file) for source in sources for file in check_source(source) or []]
     meaning = json.dumps([1, list(sources), files, language, tokenizer.backend_tokenizer.to_str()])
     path = folder / f"stream-{hashlib.sha256(meaning.encode()).hexdigest()[:32]}.arrow"
     if not path.is_file():

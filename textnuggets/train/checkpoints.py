@@ -9,13 +9,13 @@ DIR/best/                the nugget model with the lowest dev loss: `textnuggets
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 from textnuggets.errors import CheckpointError
+from textnuggets.files import describe
 
 MANIFEST = "manifest.json"
 PREFIX = "checkpoint-"
@@ -24,7 +24,7 @@ PREFIX = "checkpoint-"
 def write_manifest(folder: Path) -> None:
     """List every file of a checkpoint, the last thing written into it."""
     files = {
-        str(file.relative_to(folder)): _describe(file)
+        str(file.relative_to(folder)): describe(file)
         for file in sorted(folder.rglob("*"))
         if file.is_file() and file.name != MANIFEST
     }
@@ -43,13 +43,8 @@ def check_manifest(folder: Path) -> None:
         file = folder / name
         if not file.is_file():
             raise CheckpointError(f"{file} is missing.")
-        if _describe(file) != description:
+        if describe(file) != description:
             raise CheckpointError(f"{file} is damaged: it is not what was written.")
-
-
-def _describe(file: Path) -> list[int | str]:
-    with file.open("rb") as stream:
-        return [file.stat().st_size, hashlib.file_digest(stream, "sha256").hexdigest()]
 
 
 def find_checkpoints(out: Path) -> list[Path]:

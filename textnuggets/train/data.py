@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from textnuggets.errors import BackboneError, ConfigError, InputError
-from textnuggets.files import replacing
+from textnuggets.files import describe, replacing
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.tokenizing import build_marian_tokenizer, fetch
 from textnuggets.progress import Progress
-from textnuggets.text.corpora import HUB_PREFIX, Passage, check_source, read_passages
+from textnuggets.text.corpora import Passage, check_source, read_passages
 from textnuggets.text.packing import Row, join_sides, pack
 from textnuggets.train.recipe import Recipe
 
@@ -171,12 +171,7 @@ def load_corpus(
 
 def _key(sources: Sequence[str], recipe: Recipe, tokenizers: tuple[Tokenize, Tokenize]) -> str:
     """Changes with whatever changes the packed documents."""
-    files = [
-        [str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns]
-        for source in sources
-        if not source.startswith(HUB_PREFIX)
-        for file in check_source(source) or []
-    ]
+    files = [describe(file) for source in sources for file in check_source(source) or []]
     probe = "The probe, naïve: 12.5% of déjà vu?"
     meaning = {
         "format": FORMAT,
