@@ -7,6 +7,7 @@ passed over when the run is repeated; one that was interrupted goes on.
 from __future__ import annotations
 
 import glob
+import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -168,7 +169,8 @@ def _ray(
         raise MissingExtraError("ray", "ray", "--engine ray") from error
     started = not ray.is_initialized()
     if started:
-        ray.init(address=address, log_to_driver=False, logging_level="warning")
+        ray.init(address=address, log_to_driver=False, logging_level="error")
+    logging.getLogger("ray.data").setLevel(logging.ERROR)  # our own progress is enough
     try:
         ray.data.DataContext.get_current().enable_progress_bars = False
         data = ray.data.from_items(list(jobs), override_num_blocks=len(jobs)).map_batches(
@@ -176,8 +178,6 @@ def _ray(
             fn_constructor_args=(asdict(settings),),
             batch_size=1,
             compute=ray.data.ActorPoolStrategy(size=min(workers, len(jobs))),
-            max_restarts=-1,
-            max_task_retries=-1,
         )
         for row in data.iter_rows():
             skipped = row["skipped"].split("\n") if row["skipped"] else []

@@ -1,0 +1,190 @@
+"""The page, in a real browser: every tab, by mouse and by keyboard."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+import threading
+import time
+
+import pytest
+import uvicorn
+
+from tests.tiny import CORPUS
+from textnuggets import NuggetIndex
+from textnuggets.serve.app import create_app
+
+playwright = pytest.importorskip("playwright.sync_api")
+expect = playwright.expect
+BROWSER = next(
+    filter(
+        None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"))
+    ),
+    None,
+)
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="needs Chromium, such as Debian's package chromium")
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+
+
+def serve(app):
+    """The app on a port of its own; returns its address and what stops it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.02)
+
+    def stop():
+        server.should_exit = True
+        thread.join()
+
+    return f"http://127.0.0.1:{port}/", stop
+
+
+@pytest.fixture(scope="module")
+def address(copier, tmp_path_factory):
+    index = NuggetIndex.create(tmp_path_factory.mktemp("paged") / "index", copier)
+    index.add([f"d{i}" for i in range(5)], CORPUS)
+    address, stop = serve(create_app(copier, "tiny", index))
+    yield address
+    stop()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=BROWSER, args=FLAGS)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def page(browser, address):
+    """The page, opened; whatever it asks from elsewhere, and any error of its script, fails the test."""
+    context = browser.new_context()
+    opened = context.new_page()
+    errors, strangers = [], []
+    opened.on("pageerror", lambda error: errors.append(str(error)))
+    opened.on(
+        "request",
+        lambda request: (
+            strangers.append(request.url) if not request.url.startswith((address, "data:")) else None
+        ),
+    )
+    opened.goto(address)
+    expect(opened.locator("#about")).to_contain_text("index of 5 documents")
+    yield opened
+    context.close()
+    assert not errors
+    assert not strangers
+
+
+def test_look_marks_nuggets_live_and_shows_what_one_knows(page, copier):
+    page.fill("#look-text", CORPUS[0])
+    page.locator("#look-ratio").fill("0.3")
+    marks = page.locator("#look-out mark")
+    few, more = (copier.encode(CORPUS[0], ratio=ratio) for ratio in (0.3, 0.6))
+    expect(marks).to_have_count(len(few))
+    expect(page.locator("#c-tokens")).to_have_text(str(few.token_count))
+    expect(page.locator("#c-vectors")).to_have_text(str(len(few)))
+    page.locator("#look-ratio").fill("0.6")
+    expect(page.locator("#look-ratio-out")).to_have_text("0.60")
+    expect(marks).to_have_count(len(more))
+    assert "".join(page.locator("#look-out > :not(.special)").all_text_contents()) == CORPUS[0]
+
+    marks.nth(1).hover()
+    assert page.locator("#look-out .segment").count()
+    marks.nth(1).click()
+    expect(marks.nth(1)).to_have_attribute("aria-pressed", "true")
+    page.click("#gain-go")
+    expect(page.locator("#curve")).to_be_visible()
+    expect(page.locator("#curve")).to_have_attribute("aria-label", re.compile("Largest gain"))
+
+
+def test_rebuild_shows_the_text_its_bleu_and_what_changed(page):
+    page.click("#tab-rebuild")
+    page.fill("#rebuild-text", CORPUS[1])
+    page.locator("#rebuild-ratio").fill("0.5")
+    page.click("#rebuild-go")
+    expect(page.locator("#rebuild-bleu")).to_have_text("100.0")
+    expect(page.locator("#rebuild-right")).to_have_text(CORPUS[1])
+    expect(page.locator("#rebuild-left del")).to_have_count(0)
+    page.fill("#rebuild-text", CORPUS[1] + " zebra")
+    page.click("#rebuild-go")
+    expect(page.locator("#rebuild-bleu")).not_to_have_text("100.0")
+    assert page.locator("#rebuild-left del, #rebuild-right ins").count()
+
+
+def test_compare_joins_every_query_nugget_to_its_match(page):
+    page.click("#tab-compare")
+    page.fill("#compare-a", CORPUS[0])
+    page.fill("#compare-b", CORPUS[0])
+    page.click("#compare-go")
+    expect(page.locator("#compare-score")).to_have_text("1.0000")
+    assert page.locator("#lines line").count() == page.locator("#chips-a .chip").count() > 0
+    expect(page.locator("#compare-words")).to_contain_text("words in common")
+
+
+def test_search_shows_hits_with_their_matches_marked(page):
+    page.click("#tab-search")
+    page.fill("#search-query", CORPUS[3])
+    page.keyboard.press("Enter")
+    first = page.locator("#hits article").first
+    expect(first.locator("h3")).to_contain_text("d3")
+    expect(first.locator(".text")).to_have_text(CORPUS[3])
+    assert first.locator("mark").count()
+
+
+def test_a_refused_request_is_told_and_the_next_one_clears_it(page):
+    page.click("#tab-search")
+    page.fill("#search-query", "")
+    page.keyboard.press("Enter")
+    expect(page.locator("#error")).not_to_be_empty()
+    page.fill("#search-query", CORPUS[3])
+    page.keyboard.press("Enter")
+    expect(page.locator("#error")).to_be_empty()
+
+
+def test_everything_can_be_reached_by_keyboard(page):
+    page.locator("#tab-look").focus()
+    for name in ("rebuild", "compare", "search", "look"):
+        page.keyboard.press("ArrowRight")
+        expect(page.locator(f"#tab-{name}")).to_be_focused()
+        expect(page.locator(f"#{name}")).to_be_visible()
+        assert page.locator("[role=tabpanel]:visible").count() == 1
+    mark = page.locator("#look-out mark").first
+    mark.focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#look-out mark").nth(1)).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#look-out mark").nth(1)).to_have_attribute("aria-pressed", "true")
+
+
+def test_a_phone_shows_it_without_scrolling_sideways_and_a_dark_one_in_dark(browser, address):
+    context = browser.new_context(viewport={"width": 360, "height": 740}, color_scheme="dark")
+    page = context.new_page()
+    page.goto(address)
+    expect(page.locator("#look-out mark").first).to_be_visible()
+    for name in ("look", "rebuild", "compare", "search"):
+        page.click(f"#tab-{name}")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(22, 24, 28)"
+    context.close()
+
+
+def test_a_server_with_a_key_asks_for_it(browser, copier):
+    address, stop = serve(create_app(copier, "tiny", api_key="secret"))
+    try:
+        page = browser.new_page()
+        page.goto(address)
+        expect(page.locator("#key")).to_be_visible()
+        page.fill("#key", "secret")
+        page.fill("#look-text", CORPUS[0])
+        expect(page.locator("#look-out mark").first).to_be_visible()
+        page.close()
+    finally:
+        stop()
