@@ -169,7 +169,7 @@ def _ray(
         raise MissingExtraError("ray", "ray", "--engine ray") from error
     started = not ray.is_initialized()
     if started:
-        ray.init(address=address, log_to_driver=False, logging_level="error")
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     logging.getLogger("ray.data").setLevel(logging.ERROR)  # our own progress is enough
     try:
         ray.data.DataContext.get_current().enable_progress_bars = False

@@ -104,6 +104,8 @@ def test_a_recipe_written_out_reads_back_the_same(recipe, tmp_path):
     found = read_recipe(recipe, ["optimizer.lr_scale={scorer = 3.0}", "model.dropout=0.0"])
     (tmp_path / "again.toml").write_text(found.to_toml())
     assert read_recipe(tmp_path / "again.toml") == found
+    emptied = read_recipe(recipe, ["optimizer.lr_scale={scorer = 3.0}", "optimizer.lr_scale={}"])
+    assert emptied.optimizer.lr_scale == {}
 
 
 def test_every_key_is_documented_in_the_docs():

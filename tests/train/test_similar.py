@@ -15,9 +15,17 @@ from tests.train.setting import losses, make_setting, read_metrics
 from textnuggets.errors import ConfigError
 from textnuggets.search.tokens import load_token_encoder
 from textnuggets.train.data import load_corpus, tokenizers_of
+from textnuggets.train.pairs import PER_RECORD, PairBatches, Pairs, Records
 from textnuggets.train.reading import read_recipe
 from textnuggets.train.run import build_model, train
-from textnuggets.train.similar import PER_RECORD, PairBatches, Pairs, Records, contrastive_loss, similarity
+from textnuggets.train.similar import (
+    Side,
+    answers,
+    contrastive_loss,
+    distilling_loss,
+    encode_side,
+    similarity,
+)
 
 SIMILAR = [
     "objective.name=similar",
@@ -52,7 +60,7 @@ def corpus(recipe):
 
 def forward(model, texts, ratio=0.25):
     batch = model.tokenizer(texts, return_tensors="pt", padding=True)
-    return model(batch.input_ids, batch.attention_mask, ratio=ratio)
+    return encode_side(model, {name: batch[name] for name in ("input_ids", "attention_mask")}, ratio)
 
 
 def test_similarity_is_the_maxsim_an_index_computes():
@@ -68,23 +76,20 @@ def test_the_scorer_learns_from_both_sides():
     for query, document in ((0.25, 1.0), (1.0, 0.25)):
         model.zero_grad()
         found = similarity(forward(model, CORPUS, query), forward(model, CORPUS, document))
-        contrastive_loss(found, None, 0.05, 0.0).backward()
+        contrastive_loss(found, 0.05).backward()
         assert model.scorer.out.weight.grad.abs().max() > 0
 
 
 def test_a_score_rises_where_its_nugget_answers_right_and_falls_where_it_answers_wrong():
-    from textnuggets.model.outputs import NuggetOutput
-
     def side(vectors, scores):
-        count = torch.arange(len(vectors[0])).expand(len(vectors), -1)
-        kept = torch.ones_like(count, dtype=torch.bool)
-        return NuggetOutput(nuggets=torch.tensor(vectors), positions=count, kept=kept, token_scores=scores)
+        made = torch.nn.functional.normalize(torch.tensor(vectors), dim=-1)
+        return Side(made, scores, torch.ones(made.shape[:2], dtype=torch.bool))
 
     scores = torch.zeros(2, 2, requires_grad=True)
     # The first text of each side belongs together; the second document's first nugget wrongly answers it better.
     query = side([[[1.0, 0.0]], [[0.0, 1.0]]], torch.zeros(2, 1))
     documents = side([[[0.8, 0.6], [-1.0, 0.0]], [[1.0, 0.1], [0.0, 1.0]]], scores)
-    loss = contrastive_loss(similarity(query, documents), None, 0.5, 0.0)
+    loss = contrastive_loss(similarity(query, documents), 0.5)
     loss.backward()
     wanted = -scores.grad
     assert wanted[0, 0] > 0 > wanted[1, 0]
@@ -93,10 +98,27 @@ def test_a_score_rises_where_its_nugget_answers_right_and_falls_where_it_answers
 
 def test_a_teacher_that_agrees_adds_nothing_and_one_that_does_not_pulls():
     scores = torch.tensor([[0.9, 0.1], [0.3, 0.6]])
-    assert contrastive_loss(scores, scores, 0.05, 1.0) == pytest.approx(0, abs=1e-5)
-    assert contrastive_loss(scores, scores.flip(0), 0.05, 1.0) > 1
-    plain = contrastive_loss(scores, None, 0.05, 0.0)
-    assert contrastive_loss(scores, scores.flip(0), 0.05, 0.0) == pytest.approx(float(plain))
+    assert distilling_loss(scores, scores + 0.1, 0.05).numpy() == pytest.approx(
+        0, abs=1e-5
+    )  # only order counts
+    assert (distilling_loss(scores, scores.flip(0), 0.05) > 1).all()
+    assert (distilling_loss(scores, scores.flip(0), 1.0) < 0.5).all()
+
+
+def test_texts_are_the_same_whatever_stands_beside_them():
+    model = tiny_model("bert", gather="mean")
+    texts = [CORPUS[i % 5][: 10 + 2 * i] for i in range(20)]
+    with torch.no_grad():
+        together = forward(model, texts)
+        for place, text in enumerate(texts):
+            alone = forward(model, [text])
+            count = int(alone.kept.sum())
+            assert int(together.kept[place].sum()) == count
+            assert (together.vectors[place, :count] - alone.vectors[0, :count]).abs().max() < 1e-5
+        found = answers(together, together)
+    # A nugget of a text finds itself in it; padding finds nothing that counts.
+    own = found[torch.arange(20), :, torch.arange(20)][together.kept]
+    assert (own - 1).abs().max() < 1e-5
 
 
 def test_a_batch_holds_documents_of_an_article_and_those_like_it(corpus):
@@ -117,6 +139,9 @@ def test_a_batch_holds_documents_of_an_article_and_those_like_it(corpus):
         assert sum(number in near for number in numbers) > 1
         for number, pair in zip(numbers, batch, strict=True):
             assert pair.kind != "lead" or numbers.count(number) == 1  # no part of its article is called wrong
+    kinds = {frozenset(pair.kind for pair in batch) for batch in PairBatches(records, 6, 30, seed=2)}
+    assert frozenset({"lead"}) in kinds
+    assert frozenset({"views", "sentence"}) in kinds
 
 
 def test_two_processes_have_batches_of_their_own(corpus):
@@ -207,6 +232,7 @@ def test_all_tokens_of_a_nugget_model_are_those_of_an_encoder_that_picks_none(tm
     [
         ("optimizer.batch_tokens=200", "must hold two pairs"),
         ("objective.temperature=0.0", "temperature must be above 0"),
+        ("objective.distill_temperature=-1.0", "distill_temperature must be above 0"),
         ("objective.distill=2.0", "distill must lie from 0 to 1"),
         ("objective.teacher=x", "nothing to say"),
         ("objective.hide=0.1", "does not go with the objective 'similar'"),

@@ -11,7 +11,9 @@ from textnuggets.train.recipe import ObjectiveRecipe, Recipe
 ONLY_WITH = {
     "hide": ("autoencode", "denoise", "translate"),
     "sampled_softmax": ("autoencode", "denoise", "translate", "language_model"),
-    **dict.fromkeys(("query_ratios", "temperature", "distill", "teacher"), ("similar",)),
+    **dict.fromkeys(
+        ("query_ratios", "temperature", "distill", "distill_temperature", "teacher"), ("similar",)
+    ),
     **dict.fromkeys(("histories", "segments", "train_encoder"), ("language_model",)),
 }
 
@@ -106,8 +108,9 @@ def check_recipe(recipe: Recipe, place: str) -> None:
                 f"optimizer.batch_tokens ({optimizer.batch_tokens}) must hold two pairs of documents of "
                 f"data.max_tokens ({data.max_tokens}), or there is nothing to tell apart."
             )
-        if objective.temperature <= 0:
-            refuse(f"objective.temperature must be above 0, got {objective.temperature}.")
+        for name in ("temperature", "distill_temperature"):
+            if getattr(objective, name) <= 0:
+                refuse(f"objective.{name} must be above 0, got {getattr(objective, name)}.")
         if not 0 <= objective.distill <= 1:
             refuse(f"objective.distill must lie from 0 to 1, got {objective.distill}.")
         if objective.teacher is not None and not objective.distill:

@@ -67,7 +67,8 @@ def _update(part: Any, tables: dict[str, Any], place: str, prefix: str) -> None:
                 raise ConfigError(f"{place}: {prefix + key} is a table of settings, not a value.")
             _update(current, value, place, f"{prefix}{key}.")
         elif isinstance(current, dict) and isinstance(value, dict):
-            setattr(part, key, {**current, **_typed(value, types[key], place, prefix + key)})
+            # Joined with what is there, but for an empty table, which empties it.
+            setattr(part, key, value and {**current, **_typed(value, types[key], place, prefix + key)})
         else:
             setattr(part, key, _typed(value, types[key], place, prefix + key))
 

@@ -107,6 +107,8 @@ class ObjectiveRecipe:
     """similar: what similarities are divided by."""
     distill: float = 0.0
     """similar: the weight, from 0 to 1, of ranking as the all-token MaxSim of the teacher does."""
+    distill_temperature: float = 0.1
+    """similar: what similarities are divided by before teacher and model are compared."""
     teacher: str | None = None
     """similar: hub id or folder of the teacher; by default the model that is started from, untrained."""
     histories: list[int] = field(default_factory=list)
