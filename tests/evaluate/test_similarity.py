@@ -22,7 +22,7 @@ from textnuggets.evaluate.reducing import REDUCTIONS, ward
 from textnuggets.evaluate.similarity import evaluate_similarity, interval, measure, rank, to_markdown
 from textnuggets.evaluate.systems import make_system
 from textnuggets.evaluate.tasks import read_task
-from textnuggets.search.maxsim import SIMILARITIES, both_ways, matching, one_way
+from textnuggets.search.maxsim import SIMILARITIES, both_ways, matching, one_way, unit
 
 CANDIDATES = 20
 CHANCE = 100 * sum(1 / place for place in range(1, CANDIDATES + 1)) / CANDIDATES
@@ -113,10 +113,13 @@ def test_ward_is_token_pooling_of_sentence_transformers():
 
 def test_the_three_similarities_agree_on_one_vector_and_differ_on_several():
     random = np.random.default_rng(0)
-    one = [random.normal(size=(1, 4)) for _ in range(3)]
+    one = [unit(random.normal(size=(1, 4)), "text") for _ in range(3)]
     for similarity in SIMILARITIES.values():
         assert similarity(one[0], one).tolist() == pytest.approx(one_way(one[0], one).tolist(), abs=1e-6)
-    query, document = np.array([[1.0, 0.0], [1.0, 0.1]]), np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])
+    query, document = (
+        unit(np.array(vectors), "text")
+        for vectors in ([[1.0, 0.0], [1.0, 0.1]], [[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])
+    )
     # Both query vectors want the same document vector; only one of them may have it.
     assert matching(query, [document])[0] < one_way(query, [document])[0]
     # The document says things the query does not ask for.
@@ -175,6 +178,25 @@ def test_all_tokens_of_a_system_are_those_of_the_encoder(models):
     )
     expected = textnuggets.maxsim(model.encode(CORPUS[0]), model.encode(CORPUS))
     assert np.abs(scores - expected).max() < 1e-6
+
+
+def test_systems_have_labels_and_differ_query_by_query(models, first_is_right):
+    task = read_task(first_is_right).head(20)
+    assert len(task.documents) < 60
+    names = ["bm25", f"few={models / 'nuggets'}@0.2", f"many={models / 'nuggets'}@0.9"]
+    found = evaluate_similarity(names, task, against="few")
+    bm25, few, many = found["results"]
+    assert [row["system"] for row in found["results"]] == ["bm25", "few", "many"]
+    assert "difference" not in few
+    for row in (bm25, many):
+        apart = row["measures"]["RR"]["mean"] - few["measures"]["RR"]["mean"]
+        assert row["difference"]["RR"]["mean"] == pytest.approx(apart, abs=0.01)
+        assert row["difference"]["RR"]["low"] <= apart <= row["difference"]["RR"]["high"]
+    assert "MRR less that of few" in to_markdown(found)
+    with pytest.raises(InputError, match="named twice"):
+        evaluate_similarity(["bm25", "bm25"], task)
+    with pytest.raises(InputError, match="no system 'x'"):
+        evaluate_similarity(["bm25"], task, against="x")
 
 
 def test_queries_may_have_another_ratio(models):

@@ -86,11 +86,13 @@ def test_a_backbone_loads_from_a_folder(tmp_path):
     assert sorted(token.lstrip("▁") for token in punctuation) == [",", "."]
 
 
-def test_half_precision_is_kept(tmp_path):
+def test_half_precision_is_kept_but_a_cpu_computes_in_full(tmp_path):
     tiny_model().to(torch.float16).save_pretrained(tmp_path)
-    kept = textnuggets.load(tmp_path)
+    kept = NuggetModel.from_pretrained(tmp_path)
     assert {p.dtype for p in kept.parameters()} == {torch.float16}
-    assert textnuggets.load(tmp_path, dtype=torch.float32).scorer.out.weight.dtype == torch.float32
+    assert textnuggets.load(tmp_path, device="cpu").scorer.out.weight.dtype == torch.float32
+    asked = textnuggets.load(tmp_path, device="cpu", dtype=torch.float16)
+    assert asked.scorer.out.weight.dtype == torch.float16
 
 
 def test_a_backbones_own_float32_parts_stay_so(tmp_path):

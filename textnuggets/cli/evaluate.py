@@ -139,13 +139,16 @@ def similarity(
         list[str],
         typer.Argument(
             metavar="SYSTEM... TASK",
-            help="What to compare: 'bm25' or MODEL[:METHOD][@RATIO], METHOD being all, mean, every, random, "
+            help="What to compare: 'bm25' or [LABEL=]MODEL[:METHOD][@RATIO], METHOD being all, mean, every, random, "
             "chunk_means, ward, chunking or sentences instead of a model's own nuggets. Last, the task's folder.",
         ),
     ],
     out: Out,
     similarity: Annotated[str, typer.Option(help="Of vectors: maxsim, symmetric or matching.")] = "maxsim",
     query_ratio: Annotated[float | None, typer.Option(help="Another ratio for the queries.")] = None,
+    against: Annotated[
+        str | None, typer.Option(help="A system named: how far each other one is from it, query by query.")
+    ] = None,
     queries: Annotated[int | None, typer.Option(min=1, help="Only the first so many queries.")] = None,
     grades: Annotated[
         str | None, typer.Option(help="What grades of qrels.tsv mean, such as 1=4,2=3; others are left out.")
@@ -170,7 +173,7 @@ def similarity(
     from textnuggets.evaluate.figures import draw_similarity
     from textnuggets.evaluate.similarity import evaluate_similarity, to_markdown
 
-    results = evaluate_similarity(systems, task, similarity, query_ratio, seed)
+    results = evaluate_similarity(systems, task, similarity, query_ratio, against, seed)
     _write(out, "similarity", results, to_markdown(results), {"": draw_similarity(results)})
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from textnuggets.errors import InputError, MissingExtraError
 from textnuggets.evaluate.results import software
-from textnuggets.evaluate.systems import make_system
+from textnuggets.evaluate.systems import make_system, split_label
 from textnuggets.evaluate.tasks import Task
 from textnuggets.progress import Progress
 from textnuggets.search.maxsim import SIMILARITIES
@@ -28,6 +28,7 @@ def evaluate_similarity(
     task: Task,
     similarity: str = "maxsim",
     query_ratio: float | None = None,
+    against: str | None = None,
     seed: int = 0,
 ) -> dict[str, Any]:
     """Rank a task's documents by every system.
@@ -37,32 +38,43 @@ def evaluate_similarity(
         task: From `read_task`.
         similarity: Of vectors with vectors: maxsim, symmetric or matching.
         query_ratio: Another ratio for the queries.
+        against: The system whose difference from every other one is told, query by query.
         seed: Of the bootstrap; that of the candidates' order is `read_task`'s.
     """
     if similarity not in SIMILARITIES:
         raise InputError(f"similarity must be one of {', '.join(SIMILARITIES)}; got {similarity!r}.")
-    rows = []
+    labels = [split_label(name)[0] for name in systems]
+    if twice := {label for label in labels if labels.count(label) > 1}:
+        raise InputError(f"{min(twice)!r} is named twice: write LABEL=MODEL to tell them apart.")
+    if against is not None and against not in labels:
+        raise InputError(f"no system {against!r} to compare with; there are {', '.join(labels)}.")
+    rows: list[dict[str, Any]] = []
     for name in systems:
         system = make_system(name, SIMILARITIES[similarity], query_ratio)
         scores = system.read(task.queries, task.documents)
         found = []
-        with Progress(f"rank by {name}", len(task.queries)) as progress:
+        with Progress(f"rank by {system.name}", len(task.queries)) as progress:
             for query, (candidates, grades) in enumerate(zip(task.candidates, task.grades, strict=True)):
                 found.append(rank(scores(query, candidates), candidates, grades))
                 progress.add(1)
         measured = measure(found, task.grades, MEASURES[task.kind])
         rows.append(
             {
-                "system": name,
+                "system": system.name,
                 "vectors": system.vectors,
                 **system.describe(),
                 "measures": {key: interval(values, seed) for key, values in measured.items()},
+                "by_query": {key: values.round(4).tolist() for key, values in measured.items()},
             }
         )
+    if against is not None:
+        _compare(rows, against, seed)
     return {
         "question": "similarity",
         "settings": {
             "similarity": similarity,
+            "query_ratio": query_ratio,
+            "against": against,
             "task": task.name,
             "kind": task.kind,
             "samples": SAMPLES,
@@ -75,6 +87,17 @@ def evaluate_similarity(
         "documents": len(task.documents),
         "results": rows,
     }
+
+
+def _compare(rows: list[dict[str, Any]], against: str, seed: int) -> None:
+    """Put the difference of every system from one of them into the rows: of the same queries, so that less is noise."""
+    other = next(row for row in rows if row["system"] == against)
+    for row in rows:
+        if row is not other:
+            row["difference"] = {
+                key: interval(np.array(values) - np.array(other["by_query"][key]), seed)
+                for key, values in row["by_query"].items()
+            }
 
 
 def rank(scores: NDArray[np.floating], candidates: Sequence[int], grades: dict[int, int]) -> list[int]:
@@ -118,9 +141,17 @@ def to_markdown(results: dict[str, Any]) -> str:
     """One table for all systems."""
     names = list(results["results"][0]["measures"])
     heads = [NAMES.get(name, name) for name in names]
+    against = results["settings"]["against"]
+    if against is not None:
+        heads.append(f"{heads[0]} less that of {against}")
     lines = [f"| system | vectors a document | {' | '.join(heads)} |", "|---|---|" + "---|" * len(heads)]
     for row in results["results"]:
         cells = [f"{m['mean']:.1f} ({m['low']:.1f} to {m['high']:.1f})" for m in row["measures"].values()]
+        if against is not None:
+            less = row.get("difference", {}).get(names[0])
+            cells.append(
+                "" if less is None else f"{less['mean']:+.1f} ({less['low']:+.1f} to {less['high']:+.1f})"
+            )
         vectors = "" if row["vectors"] is None else f"{row['vectors']:.1f}"
         lines.append(f"| {row['system']} | {vectors} | {' | '.join(cells)} |")
     settings = results["settings"]

@@ -1,10 +1,11 @@
-"""What can be compared, by name: `bm25`, or `MODEL[:METHOD][@RATIO]`.
+"""What can be compared, by name: `bm25`, or `[LABEL=]MODEL[:METHOD][@RATIO]`.
 
     bm25                         words, by BM25
     search                       the nuggets of a model, at its own ratio
     search@0.05                  at another
     all-MiniLM-L6-v2:all         every token of an encoder
     all-MiniLM-L6-v2:ward@0.1    as many vectors as nuggets at that ratio, by a rule
+    mine=runs/3/best             called 'mine' in the table
 
 METHOD is one of `reducing.REDUCTIONS`, or `chunking` or `sentences` (the paper's two rules).
 """
@@ -30,7 +31,7 @@ from textnuggets.model.nuggets import Nuggets
 from textnuggets.model.selection import get_selector, nugget_count
 from textnuggets.progress import Progress
 from textnuggets.search.bm25 import BM25
-from textnuggets.search.maxsim import Similarity
+from textnuggets.search.maxsim import Similarity, unit
 from textnuggets.search.tokens import load_token_encoder
 
 WITHOUT_RATIO = ("all", "mean", "sentences")
@@ -73,8 +74,9 @@ class Vectors(System):
     """Vectors of texts, compared by a similarity."""
 
     def __init__(self, name: str, similarity: Similarity, query_ratio: float | None) -> None:
-        super().__init__(name)
-        model, method, ratio = _parse(name)
+        label, described = split_label(name)
+        super().__init__(label)
+        model, method, ratio = _parse(described)
         self.model_name, self.method, self.similarity = model, method, similarity
         self.model = _load(model, method)
         self.ratio = self.model.config.ratio if ratio is None else ratio
@@ -82,8 +84,10 @@ class Vectors(System):
 
     def read(self, queries: Sequence[str], documents: Sequence[str]) -> Scores:
         """Encode everything once."""
-        found = self._encode(documents, self.ratio)
-        asked = self._encode(queries, self.query_ratio)
+        found, asked = (
+            [unit(vectors, f"text {i}") for i, vectors in enumerate(self._encode(texts, ratio))]
+            for texts, ratio in ((documents, self.ratio), (queries, self.query_ratio))
+        )
         self.vectors = float(np.mean([len(item) for item in found]))
 
         def scores(query: int, chosen: Sequence[int]) -> NDArray[np.float32]:
@@ -135,6 +139,12 @@ def _encode(model: NuggetModel, name: str, texts: Sequence[str], ratio: float | 
             yield nuggets
 
 
+def split_label(name: str) -> tuple[str, str]:
+    """What a system is called in tables, and what it is."""
+    label, equals, described = name.partition("=")
+    return (label, described) if equals and "/" not in label else (name, name)
+
+
 def _parse(name: str) -> tuple[str, str | None, float | None]:
     """Model, method and ratio of a name."""
     rest, at, ratio = name.rpartition("@")
@@ -157,7 +167,7 @@ def make_system(name: str, similarity: Similarity, query_ratio: float | None = N
     """The system of a name, as above; models are loaded.
 
     Args:
-        name: `bm25`, or `MODEL[:METHOD][@RATIO]`.
+        name: `bm25`, or `[LABEL=]MODEL[:METHOD][@RATIO]`.
         similarity: Of vectors with vectors.
         query_ratio: Another ratio for the queries, whose vectors take no room in an index.
     """

@@ -38,11 +38,21 @@ class Task:
     """How it was read, for the results."""
 
     def head(self, count: int | None) -> Task:
-        """The first queries alone."""
+        """The first queries alone, with the documents that are ranked for them."""
         if count is None:
             return self
-        first = {key: getattr(self, key)[:count] for key in ("queries", "candidates", "grades")}
-        return replace(self, **first)
+        queries, candidates, grades = self.queries[:count], self.candidates[:count], self.grades[:count]
+        if self.kind == "retrieval":
+            return replace(self, queries=queries, candidates=candidates, grades=grades)
+        used = sorted({number for numbers in candidates for number in numbers})
+        place = {number: i for i, number in enumerate(used)}
+        return replace(
+            self,
+            queries=queries,
+            documents=[self.documents[number] for number in used],
+            candidates=[[place[number] for number in numbers] for numbers in candidates],
+            grades=[{place[number]: grade for number, grade in judged.items()} for judged in grades],
+        )
 
 
 def read_task(
@@ -74,6 +84,11 @@ def read_task(
         task.queries = [text.lower() for text in task.queries]
         task.documents = [text.lower() for text in task.documents]
     return task
+
+
+def _name(folder: Path) -> str:
+    """The folder and the one it is in: such as paraphrases/dev."""
+    return "/".join(folder.resolve().parts[-2:])
 
 
 def _find(folder: Path, name: str) -> Path | None:
@@ -130,7 +145,7 @@ def _read_reranking(folder: Path, order: random.Random) -> Task:
         candidates.append([numbers.setdefault(name, len(numbers)) for name in ids])
         grades.append({numbers[right]: 1})
     documents = [texts[name] for name in numbers]
-    return Task(folder.name, "reranking", queries, documents, candidates, grades, _digest(docs, lines))
+    return Task(_name(folder), "reranking", queries, documents, candidates, grades, _digest(docs, lines))
 
 
 def _read_retrieval(folder: Path, meaning: Mapping[int, int] | None) -> Task:
@@ -163,7 +178,7 @@ def _read_retrieval(folder: Path, meaning: Mapping[int, int] | None) -> Task:
     kept = [name for name in queries if name in judged]
     everything = list(range(len(documents)))
     return Task(
-        name=folder.name,
+        name=_name(folder),
         kind="retrieval",
         queries=[queries[name] for name in kept],
         documents=documents,

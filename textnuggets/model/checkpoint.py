@@ -14,6 +14,8 @@ from textnuggets.config import NuggetConfig
 from textnuggets.errors import CheckpointError, ConfigError, TextnuggetsError
 
 if TYPE_CHECKING:
+    import torch
+
     from textnuggets.model.modeling import NuggetModel
 
 HUB_OPTIONS = ("revision", "token", "cache_dir", "local_files_only", "force_download", "subfolder")
@@ -26,8 +28,11 @@ def load(name: str | Path | None = None, device: str | None = None, **options: A
     Args:
         name: A folder or hub id, or the name of a model that comes with the package; None is `default`.
         device: Where it runs; a GPU if there is one, by default.
-        options: For transformers' `from_pretrained`: `dtype`, `attn_implementation`, ...
+        options: For transformers' `from_pretrained`: `dtype`, `attn_implementation`, ... On a CPU the dtype is
+            float32, whatever the weights are stored as: it computes in half precision many times slower.
     """
+    import torch
+
     from textnuggets.model.modeling import NuggetModel
 
     name = find_shipped("default" if name is None else str(name)) or name
@@ -40,16 +45,18 @@ def load(name: str | Path | None = None, device: str | None = None, **options: A
         if device is not None:
             raise ConfigError("give load() a device or a device_map, not both.")
         return NuggetModel.from_pretrained(name, **options)
-    return to_best_device(NuggetModel.from_pretrained(name, **options), device)
+    where = best_device(device)
+    if where.type == "cpu":
+        options = {"dtype": torch.float32, **options}
+    return NuggetModel.from_pretrained(name, **options).to(where)  # type: ignore[arg-type]
 
 
-def to_best_device(model: NuggetModel, device: str | None = None) -> NuggetModel:
-    """The model where it runs best: on a GPU if there is one."""
+def best_device(device: str | None = None) -> torch.device:
+    """Where a model runs best: on a GPU if there is one."""
     import torch
 
     found = torch.accelerator.current_accelerator(check_available=True)
-    model.to(device or found or "cpu")  # type: ignore[arg-type]
-    return model
+    return torch.device(device) if device else found or torch.device("cpu")
 
 
 def find_shipped(name: str) -> Path | None:

@@ -12,6 +12,7 @@ from textnuggets.errors import InputError, MissingExtraError
 from textnuggets.model.nuggets import Nuggets
 
 Vectors = Nuggets | NDArray[np.floating]
+Unit = NDArray[np.float32]  # (k, d) vectors of length 1, from `unit`
 BLOCK = 16_000_000  # cosines held at a time: 64 MB
 
 
@@ -39,39 +40,36 @@ def maxsim(query: Vectors | Sequence[Vectors], document: Vectors | Sequence[Vect
     return matrix[:, 0] if one_document else matrix
 
 
-def one_way(query: Vectors, documents: Sequence[Vectors]) -> NDArray[np.float32]:
+def one_way(query: Unit, documents: Sequence[Unit]) -> NDArray[np.float32]:
     """Mean-MaxSim of a query with documents: the paper's."""
-    return np.asarray(maxsim(query, documents), dtype=np.float32)
+    return _maxsim_matrix([query], documents)[0]
 
 
-def both_ways(query: Vectors, documents: Sequence[Vectors]) -> NDArray[np.float32]:
+def both_ways(query: Unit, documents: Sequence[Unit]) -> NDArray[np.float32]:
     """The mean of mean-MaxSim in both directions."""
-    back = maxsim(documents, query)
+    back = _maxsim_matrix(documents, [query])[:, 0]
     return np.asarray((one_way(query, documents) + back) / 2, dtype=np.float32)
 
 
-def matching(query: Vectors, documents: Sequence[Vectors]) -> NDArray[np.float32]:
+def matching(query: Unit, documents: Sequence[Unit]) -> NDArray[np.float32]:
     """Maximum-weight matching: every vector answers at most one; summed, and divided by the query's number."""
     try:
         from scipy.optimize import linear_sum_assignment
     except ImportError as error:
         raise MissingExtraError("scipy", "evaluate", "maximum-weight matching") from error
-    ((one,), _), (many, _) = _as_list(query, "query"), _as_list(documents, "document")
     scores = []
-    for document in many:
-        cosines = one @ document.T
+    for document in documents:
+        cosines = query @ document.T
         rows, columns = linear_sum_assignment(cosines, maximize=True)
-        scores.append(float(cosines[rows, columns].sum()) / len(one))
+        scores.append(float(cosines[rows, columns].sum()) / len(query))
     return np.array(scores, dtype=np.float32)
 
 
-Similarity = Callable[[Any, Sequence[Any]], NDArray[np.float32]]
+Similarity = Callable[[Unit, Sequence[Unit]], NDArray[np.float32]]
 SIMILARITIES: dict[str, Similarity] = {"maxsim": one_way, "symmetric": both_ways, "matching": matching}
 
 
-def _maxsim_matrix(
-    queries: list[NDArray[np.float32]], documents: list[NDArray[np.float32]]
-) -> NDArray[np.float32]:
+def _maxsim_matrix(queries: Sequence[Unit], documents: Sequence[Unit]) -> NDArray[np.float32]:
     """All queries against all documents, a block of documents at a time."""
     if not queries or not documents:
         return np.zeros((len(queries), len(documents)), dtype=np.float32)
@@ -95,14 +93,15 @@ def _maxsim_matrix(
     return scores
 
 
-def _as_list(vectors: Vectors | Sequence[Vectors], name: str) -> tuple[list[NDArray[np.float32]], bool]:
+def _as_list(vectors: Vectors | Sequence[Vectors], name: str) -> tuple[list[Unit], bool]:
     """Unit vectors of each text, and whether a single text was given."""
     if isinstance(vectors, (Nuggets, np.ndarray)):
-        return [_unit(vectors, name)], True
-    return [_unit(item, f"{name} {i}") for i, item in enumerate(vectors)], False
+        return [unit(vectors, name)], True
+    return [unit(item, f"{name} {i}") for i, item in enumerate(vectors)], False
 
 
-def _unit(vectors: Any, name: str) -> NDArray[np.float32]:
+def unit(vectors: Vectors, name: str) -> Unit:
+    """Vectors of length 1, or an InputError that calls them by `name`."""
     array = np.asarray(vectors.vectors if isinstance(vectors, Nuggets) else vectors, np.float32)
     if array.ndim != 2 or not len(array):
         raise InputError(f"{name} must be (k, d) vectors with k > 0, got shape {array.shape}.")

@@ -7,7 +7,7 @@ from pathlib import Path
 from transformers import PreTrainedConfig
 
 from textnuggets.config import NuggetConfig
-from textnuggets.model.checkpoint import explain_loading, find_shipped, to_best_device
+from textnuggets.model.checkpoint import best_device, explain_loading, find_shipped, load
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.selection import get_selector
 
@@ -22,8 +22,8 @@ def load_token_encoder(name: str | Path) -> NuggetModel:
         found, _ = PreTrainedConfig.get_config_dict(str(name))
     if found.get("model_type") != NuggetConfig.model_type:
         settings = NuggetConfig(selector="all_tokens", scorer_layer=0, feedback=False, residual="off")
-        return to_best_device(NuggetModel.from_backbone(name, settings))
-    model = to_best_device(NuggetModel.from_pretrained(name))
+        return NuggetModel.from_backbone(name, settings).to(best_device())  # type: ignore[arg-type]
+    model = load(name)
     model.config.selector, model.config.feedback, model.config.gather = "all_tokens", False, "token"
     model.selector, model.feedback, model.scorer = get_selector("all_tokens"), None, None
     model.gather.mode, model.gather.attention = "token", None
