@@ -20,6 +20,7 @@ from textnuggets.errors import BackboneError, CheckpointError, ConfigError, Inpu
 from textnuggets.lm.history import History
 from textnuggets.lm.perplexity import evaluate_perplexity, make_article, past_spans, read_articles, windows_of
 from textnuggets.lm.stream import Stream
+from textnuggets.lm.wikitext import split_words, write_out
 from textnuggets.train.language_model import SegmentBatches
 from textnuggets.train.reading import read_recipe
 from textnuggets.train.run import train
@@ -69,10 +70,10 @@ def test_a_later_token_changes_no_earlier_logit(family):
 
 def test_history_is_read_and_what_lies_beyond_it_is_not():
     lm = make_lm(history=2)
-    article = make_article(LONG, tiny_tokenizer())
-    other = make_article(LONG, tiny_tokenizer())
+    article = make_article(split_words(LONG), tiny_tokenizer())
+    other = make_article(split_words(LONG), tiny_tokenizer())
     other.ids[: 2 * SIZE] = 9  # the first two segments
-    whole = [evaluate_perplexity(lm, [a], history=2)["token_perplexity"]["value"] for a in (article, other)]
+    whole = [evaluate_perplexity(lm, [a], [2])[0]["token_perplexity"]["value"] for a in (article, other)]
     assert whole[0] != whole[1]
     from textnuggets.lm import perplexity
 
@@ -81,7 +82,8 @@ def test_history_is_read_and_what_lies_beyond_it_is_not():
         window = windows[4:5]  # sees segments 2 and 3 with h = 2, and 1 to 3 with h = 3
         spans = past_spans(window[0].start, SIZE, history)
         with torch.inference_mode():
-            memories = dict(zip(spans, lm.remember([a.ids[s:e].tolist() for s, e in spans]), strict=True))
+            made = lm.remember([a.ids[s:e].tolist() for s, e in spans])
+            memories = {(0, *span): memory for span, memory in zip(spans, made, strict=True)}
             return perplexity._predict(lm, [a], window, memories, history)[0]
 
     assert np.abs(score(article, 2) - score(other, 2)).max() == 0
@@ -131,12 +133,27 @@ def test_a_compressive_memory_is_the_mean_of_what_was_read():
     first, second, third = (torch.tensor([part]) for part in segments(3))
     with torch.no_grad():
         cache = lm._compress(torch.cat([first, second], 1))
-        keys = lm.view.keys_and_values(lm.begin(first))[0][0]
+        keys = lm.view.keys_and_values(lm.begin(torch.cat([first, first[:, :1]], 1)))[0][0]
         assert cache.layers[0].keys.shape[2] == 2 * SIZE // 4
-        torch.testing.assert_close(cache.layers[0].keys[:, :, 0], keys[:, :, :4].mean(2))
+        torch.testing.assert_close(cache.layers[0].keys[:, :, 0], keys[:, :, 1:5].mean(2))
         found = lm(third, context=torch.cat([first, second], 1)).logits
         other = lm(third, context=torch.cat([second, first], 1)).logits
     assert not torch.allclose(found, other)
+
+
+@pytest.mark.parametrize("memory", ["tokens", "compressive"])
+def test_every_token_of_the_context_is_remembered_and_none_that_comes_later(memory):
+    lm = make_lm(memory=memory, history=2, pooled=4)
+    context, current = (torch.tensor([part]) for part in segments(2))
+    with torch.no_grad():
+        found = lm(current, context=context).logits
+        for place in range(SIZE):
+            other = context.clone()
+            other[0, place] = 9 if context[0, place] != 9 else 10
+            assert not torch.allclose(lm(current, context=other).logits, found)
+        later = current.clone()
+        later[0, -1] = 9 if current[0, -1] != 9 else 10
+        torch.testing.assert_close(lm(later, context=context).logits, found)
 
 
 # -------------------------------------------------------------------- streams
@@ -147,7 +164,7 @@ def test_streaming_equals_evaluating_in_batches(family):
     lm = make_lm(family)
     ids = ids_of()
     found = lm.open("").score(ids)
-    result = evaluate_perplexity(lm, [make_article(LONG, tiny_tokenizer())])
+    (result,) = evaluate_perplexity(lm, [make_article(split_words(LONG), tiny_tokenizer())])
     assert math.exp(-np.mean(found)) == pytest.approx(result["token_perplexity"]["value"], rel=1e-4)
     # In pieces, it is the same stream.
     stream = lm.open(ids[:5])
@@ -226,22 +243,22 @@ def test_a_stream_is_saved_and_continued(tmp_path):
 def test_perplexity_on_a_toy_computed_by_hand(monkeypatch):
     """Two words, of two and one tokens, and one that does not count."""
     lm = make_lm()
-    article = make_article("cat <unk> dog", tiny_tokenizer())
+    article = make_article(split_words("cat <unk> dog"), tiny_tokenizer())
     words = [article.words.tolist().count(word) for word in range(3)]
     assert sum(words) == len(article.ids)
     from textnuggets.lm import perplexity
 
     logs = np.log(np.linspace(0.1, 0.9, len(article.ids)))
     monkeypatch.setattr(perplexity, "_predict", lambda *_: [logs])
-    found = evaluate_perplexity(lm, [article])
+    (found,) = evaluate_perplexity(lm, [article])
     counted = [log for log, word in zip(logs, article.words, strict=True) if word != 1]
     assert found["words"] == 2
     assert found["word_perplexity"]["value"] == pytest.approx(math.exp(-sum(counted) / 2))
-    assert found["token_perplexity"]["value"] == pytest.approx(math.exp(-logs.mean()))
+    assert found["token_perplexity"]["value"] == pytest.approx(math.exp(-np.mean(counted)))
 
 
 def test_every_token_is_scored_once_whatever_the_stride():
-    articles = [make_article(text, tiny_tokenizer()) for text in (LONG, CORPUS[0], "cat")]
+    articles = [make_article(split_words(text), tiny_tokenizer()) for text in (LONG, CORPUS[0], "cat")]
     for stride in (SIZE, SIZE // 2, SIZE // 4):
         seen = [np.zeros(len(article.ids)) for article in articles]
         for window in windows_of(articles, SIZE, stride):
@@ -253,9 +270,15 @@ def test_every_token_is_scored_once_whatever_the_stride():
 @pytest.mark.parametrize("memory", ["nuggets", "tokens", "compressive"])
 def test_all_memories_score_the_same_tokens(memory):
     lm = make_lm(memory=memory, history=2, pooled=4)
-    articles = [make_article(text, tiny_tokenizer()) for text in (LONG, CORPUS[1])]
+    articles = [make_article(split_words(text), tiny_tokenizer()) for text in (LONG, CORPUS[1])]
     for stride in (SIZE, SIZE // 2):
-        found = [evaluate_perplexity(lm, articles, history=h, stride=stride) for h in (0, 1, 2)]
+        found = evaluate_perplexity(lm, articles, [0, 1, 2], stride=stride)
+        alone = [evaluate_perplexity(lm, articles, [h], stride=stride)[0] for h in (0, 1, 2)]
+        for one, item in zip(alone, found, strict=True):
+            assert np.allclose(one["by_article"], item["by_article"], atol=2e-3)
+        change = found[2]["word_perplexity"]["value"] / found[0]["word_perplexity"]["value"]
+        assert found[2]["change"]["value"] == pytest.approx(change)
+        assert found[2]["change"]["low"] <= change <= found[2]["change"]["high"]
         assert {(item["words"], item["tokens"]) for item in found} == {
             (found[0]["words"], found[0]["tokens"])
         }
@@ -266,10 +289,28 @@ def test_articles_begin_with_headings_as_in_wikitext(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text(" = One = \n The cat sat .\n = = Part = = \n More .\n = Two = \n The dog .\n")
     found = read_articles(str(path), tiny_tokenizer())
-    assert [int(article.words.max()) + 1 for article in found] == [3 + 4 + 5 + 2, 3 + 3]
+    assert [len(article.counted) for article in found] == [4 + 2, 3]
+    assert [int(article.words.max()) + 1 for article in found] == [4 + 2, 3]
     path.write_text("\n")
     with pytest.raises(InputError, match="no text"):
         read_articles(str(path), tiny_tokenizer())
+
+
+def test_wikitext_is_written_as_people_write_and_keeps_its_words():
+    written = (
+        "It said \" the 1 @,@ 200 well @-@ known ( 5 – 6 cm ) lobster 's pots \" ; don 't ask , or <unk> .",
+        '" Yes " , 0 @.@ 7 % of it – all .',
+    )
+    found = write_out(written)
+    assert found.text == (
+        'It said "the 1,200 well-known (5–6 cm) lobster\'s pots"; don\'t ask, or <unk>. "Yes", 0.7% of it – all.'
+    )
+    words = " ".join(written).split()
+    assert len(found.ends) == len(words)
+    starts = [0, *found.ends[:-1]]
+    cut = [found.text[start:end].strip() for start, end in zip(starts, found.ends, strict=True)]
+    plain = {"@,@": ",", "@-@": "-", "@.@": "."}
+    assert cut == [plain.get(word, word) for word in words]
 
 
 # -------------------------------------------------------------------- keeping
@@ -325,7 +366,9 @@ def test_what_cannot_model_language_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="'sentence_boundary' cannot choose"):
         NuggetLM.from_nuggets(tiny_model(selector="sentence_boundary"), segment=SIZE)
     with pytest.raises(ConfigError, match="positions are needed"):
-        evaluate_perplexity(make_lm(memory="tokens"), [make_article(LONG, tiny_tokenizer())], history=9)
+        evaluate_perplexity(
+            make_lm(memory="tokens"), [make_article(split_words(LONG), tiny_tokenizer())], [9]
+        )
     tiny_model().save_pretrained(tmp_path)
     with pytest.raises(CheckpointError, match="not a language model"):
         NuggetLM.from_pretrained(tmp_path)
@@ -400,7 +443,7 @@ def test_a_space_belongs_to_the_word_it_opens():
     text = "cat <unk> dog"
     spans = [(0, 3), (3, 4), (4, 9), (9, 10), (10, 13)]
     encoding = SimpleNamespace(ids=[0, 1, 2, 3, 4], offsets=spans)
-    article = make_article(text, lambda *_, **__: SimpleNamespace(encodings=[encoding]))
+    article = make_article(split_words(text), lambda *_, **__: SimpleNamespace(encodings=[encoding]))
     assert article.words.tolist() == [0, 1, 1, 2, 2]
     assert article.counted.tolist() == [True, False, True]
 
@@ -448,12 +491,13 @@ def test_the_commands_evaluate_and_generate(tmp_path, capsys, monkeypatch):
             main()
         return ended.value.code or 0, *capsys.readouterr()
 
-    code, out, _ = run("evaluate", tmp_path / "lm", tmp_path / "text.txt", "--history", 1, "--json")
+    code, out, _ = run("evaluate", tmp_path / "lm", tmp_path / "text.txt", "--history", "0,1", "--json")
     assert code == 0
-    assert json.loads(out)["history"] == 1
+    assert [item["history"] for item in json.loads(out)["results"]] == [0, 1]
+    assert json.loads(out)["versions"]["torch"]
     code, out, err = run("evaluate", tmp_path / "lm", tmp_path / "text.txt")
-    assert "perplexity by word" in out
-    assert "h = 3" in err
+    assert "h = 3: perplexity by word" in out
+    assert "words" in err
     code, out, err = run("generate", tmp_path / "lm", "--history", tmp_path / "text.txt", "-n", 12)
     assert code == 0
     assert out.strip()

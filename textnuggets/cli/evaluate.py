@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from textnuggets.cli.options import numbers
 from textnuggets.errors import InputError
 
 if TYPE_CHECKING:
     from textnuggets.model.modeling import NuggetModel
 
 app = typer.Typer(rich_markup_mode=None)
-Number = TypeVar("Number", int, float)
 
 Model = Annotated[str, typer.Argument(help="Folder or hub id of a nugget model, or 'default'.")]
 Data = Annotated[list[str], typer.Argument(help="Corpora, as 'train' reads them.")]
@@ -50,7 +50,7 @@ def reconstruction(
     seed: Seed = 0,
 ) -> None:
     """BLEU, exact match and token accuracy of texts decoded from their nuggets, by ratio."""
-    wanted, sizes = _numbers("--ratios", ratios, float), _numbers("--lengths", lengths, int)
+    wanted, sizes = numbers("--ratios", ratios, float), numbers("--lengths", lengths, int)
     loaded = _prepare(model, data, out, [ratio for ratio in wanted if ratio])
 
     from textnuggets.evaluate.figures import draw_reconstruction
@@ -99,7 +99,7 @@ def probing(
     seed: Seed = 0,
 ) -> None:
     """What a nugget stands for: the probability gain of the text when it alone is exposed."""
-    sizes = _numbers("--lengths", lengths, int)
+    sizes = numbers("--lengths", lengths, int)
     loaded = _prepare(model, data, out, [] if ratio is None else [ratio])
 
     from textnuggets.evaluate.figures import draw_gain_around, draw_gain_by_order
@@ -182,13 +182,6 @@ def _grades(text: str) -> dict[int, int]:
         return {int(old): int(new) for old, _, new in (part.partition("=") for part in text.split(","))}
     except ValueError as error:
         raise InputError(f"--grades {text}: write old=new with commas between, such as 1=4,2=3.") from error
-
-
-def _numbers(option: str, text: str, kind: type[Number]) -> list[Number]:
-    try:
-        return [kind(part) for part in text.split(",")]
-    except ValueError as error:
-        raise InputError(f"{option} {text}: write numbers with commas between them ({error}).") from error
 
 
 def _check_out(out: Path) -> None:

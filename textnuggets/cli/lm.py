@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from textnuggets.cli.options import numbers
 from textnuggets.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,7 +32,10 @@ def evaluate(
         str, typer.Argument(help="A .txt file, with headings as in WikiText or one text; or any corpus.")
     ],
     history: Annotated[
-        int | None, typer.Option(min=0, help="Segments that are read; the model's own by default.")
+        str | None,
+        typer.Option(
+            help="Segments that are read, or several such numbers: 0,1,8. The model's own by default."
+        ),
     ] = None,
     ratio: Annotated[float | None, typer.Option(help="Compression ratio of the past.")] = None,
     stride: Annotated[
@@ -42,20 +46,32 @@ def evaluate(
     seed: Annotated[int, typer.Option(min=0, help="Of the bootstrap.")] = 0,
 ) -> None:
     """Perplexity by word and by token."""
+    histories = None if history is None else numbers("--history", history, int)
     lm = _load(model)
 
+    from textnuggets.evaluate.results import describe_source, software
     from textnuggets.lm.perplexity import evaluate_perplexity, read_articles
+    from textnuggets.model.identity import fingerprint
 
     found = evaluate_perplexity(
-        lm, read_articles(text, lm.tokenizer)[:articles], history, ratio, stride, seed
+        lm, read_articles(text, lm.tokenizer)[:articles], histories, ratio, stride, seed
     )
     if as_json:
-        print(json.dumps(found))
+        about = {
+            "question": "perplexity",
+            "weights": fingerprint(lm),
+            "data": [describe_source(text)],
+            "seed": seed,
+        }
+        print(json.dumps({**about, **software(), "results": found}))
         return
-    for name in ("word", "token"):
-        value = found[f"{name}_perplexity"]
-        print(f"perplexity by {name}: {value['value']:.2f} ({value['low']:.2f} to {value['high']:.2f})")
-    print(f"h = {found['history']}, {found['words']:,} words, {found['tokens']:,} tokens", file=sys.stderr)
+    for item in found:
+        word, token = (
+            f"{value['value']:.2f} ({value['low']:.2f} to {value['high']:.2f})"
+            for value in (item["word_perplexity"], item["token_perplexity"])
+        )
+        print(f"h = {item['history']}: perplexity by word {word}, by token {token}")
+    print(f"{found[0]['words']:,} words, {found[0]['tokens']:,} tokens", file=sys.stderr)
 
 
 @app.command()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
+
+from textnuggets.errors import InputError
 
 if TYPE_CHECKING:
     from textnuggets.model.modeling import NuggetModel
@@ -20,6 +22,7 @@ Ratio = Annotated[
     float | None,
     typer.Option(help="Compression ratio; the model's own by default. 0.1 keeps one token in ten."),
 ]
+Number = TypeVar("Number", int, float)
 BatchSize = Annotated[int, typer.Option(min=1, help="Texts that go through the model together.")]
 
 
@@ -38,6 +41,14 @@ def quiet_transformers() -> None:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     warnings.filterwarnings("ignore", module="transformers")
+
+
+def numbers(option: str, text: str, kind: type[Number]) -> list[Number]:
+    """Numbers with commas between them, as the value of an option."""
+    try:
+        return [kind(part) for part in text.split(",")]
+    except ValueError as error:
+        raise InputError(f"{option} {text}: write numbers with commas between them ({error}).") from error
 
 
 def check_dtype(dtype: str) -> str:

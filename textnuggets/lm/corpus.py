@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import groupby
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from textnuggets.errors import InputError
 from textnuggets.files import describe, replacing
 from textnuggets.lm.history import SegmentMemory
+from textnuggets.lm.wikitext import LongText, read_wikitext, split_words
 from textnuggets.model.identity import fingerprint
 from textnuggets.progress import Progress
 from textnuggets.text.corpora import check_source, read_passages
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 SCHEMA = pa.schema([("ids", pa.list_(pa.int32()))])
 TEXTS = 64  # tokenized together
-HEADING = re.compile(r"^\s*= [^=].* =\s*$")  # of an article in WikiText
 
 
 class Place(NamedTuple):
@@ -77,7 +76,7 @@ def load_streams(
     folder = Path(cache).expanduser()
     folder.mkdir(parents=True, exist_ok=True)
     files = [describe(file) for source in sources for file in check_source(source) or []]
-    meaning = json.dumps([1, list(sources), files, language, tokenizer.backend_tokenizer.to_str()])
+    meaning = json.dumps([2, list(sources), files, language, tokenizer.backend_tokenizer.to_str()])
     path = folder / f"stream-{hashlib.sha256(meaning.encode()).hexdigest()[:32]}.arrow"
     if not path.is_file():
         with (
@@ -88,7 +87,7 @@ def load_streams(
         ):
             pending: list[str] = []
             for text in read_long_texts(sources, language):
-                pending.append(text)
+                pending.append(text.text)
                 if len(pending) == TEXTS:
                     writer.write_batch(_tokenize(pending, tokenizer))
                     progress.add(len(pending))
@@ -101,27 +100,16 @@ def load_streams(
     return streams
 
 
-def read_long_texts(sources: Sequence[str], language: str = "en") -> Iterator[str]:
+def read_long_texts(sources: Sequence[str], language: str = "en") -> Iterator[LongText]:
     """Texts as long as they are: each record of a corpus; of a .txt file the articles, which begin with headings
     as in WikiText, or all of it if there are none."""
     for source in sources:
         path = Path(source)
         if ".txt" in path.suffixes and path.is_file():
-            yield from _articles(read_lines(path, lambda line, _: decode_utf8(line), raise_bad_line))
+            yield from read_wikitext(read_lines(path, lambda line, _: decode_utf8(line), raise_bad_line))
             continue
         for _, parts in groupby(read_passages([source], [language]), key=lambda passage: passage.name):
-            yield " ".join(row[0] for passage in parts for row in passage.rows)
-
-
-def _articles(lines: Iterator[str]) -> Iterator[str]:
-    article: list[str] = []
-    for line in lines:
-        if HEADING.match(line) and article:
-            yield " ".join(" ".join(article).split())
-            article = []
-        article.append(line)
-    if article:
-        yield " ".join(" ".join(article).split())
+            yield split_words(" ".join(row[0] for passage in parts for row in passage.rows))
 
 
 def _tokenize(texts: Sequence[str], tokenizer: Any) -> pa.RecordBatch:

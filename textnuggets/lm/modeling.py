@@ -291,13 +291,16 @@ class NuggetLM(PreTrainedModel):
         """
         rows, length = context.shape
         segments = context.reshape(rows * (length // self.config.segment), self.config.segment)
+        # Behind the token every text begins with, which is not remembered.
+        begun = torch.cat([self.begin(segments)[:, :1], segments], 1)
         with torch.no_grad():
-            past = self.view.keys_and_values(self.begin(segments))
+            past = self.view.keys_and_values(begun)
         cache = DynamicCache()
         for layer, (keys, values) in enumerate(past):
             # (rows * segments, heads, s, d) -> (rows, heads, segments * s / pooled, d)
             pooled = [
-                part.unflatten(2, (-1, self.config.pooled))
+                part[:, :, 1:]
+                .unflatten(2, (-1, self.config.pooled))
                 .mean(3)
                 .unflatten(0, (rows, -1))
                 .transpose(1, 2)

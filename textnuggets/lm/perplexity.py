@@ -1,7 +1,7 @@
 """Perplexity of long texts, by word and by token, the same tokens for every model and every history.
 
 A word's probability is the product over its tokens'; words the corpus has no name for (`<unk>`) do not count,
-as in the paper. A token is predicted from the tokens before it in its segment and from what the model remembers of the
+as in the paper, nor do their tokens. A token is predicted from the tokens before it in its segment and from what the model remembers of the
 h segments before. With a stride below the segment length, windows overlap and only the last `stride` tokens
 of each count: then every token but the text's first has at least segment - stride tokens before it.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,11 +23,15 @@ from textnuggets.errors import ConfigError, InputError
 from textnuggets.lm.corpus import read_long_texts
 from textnuggets.lm.history import History, SegmentMemory
 from textnuggets.lm.modeling import NuggetLM
+from textnuggets.lm.wikitext import LongText
 from textnuggets.progress import Progress
 
 BATCH = 16  # windows predicted together
 SAMPLES = 1000  # of the bootstrap
+ARTICLES = 32  # whose nuggets are kept at a time
 UNKNOWN = "<unk>"
+
+Memories = dict[tuple[int, int, int], SegmentMemory]  # by article, start and end
 
 
 @dataclass
@@ -42,22 +47,20 @@ class Article:
 
 def read_articles(source: str, tokenizer: Any) -> list[Article]:
     """The articles of a .txt file, which begin with headings as in WikiText or are one; or of any corpus."""
-    articles = [make_article(text, tokenizer) for text in read_long_texts([source]) if text.strip()]
+    articles = [make_article(text, tokenizer) for text in read_long_texts([source]) if text.ends]
     if not articles:
         raise InputError(f"{source}: no text.")
     return articles
 
 
-def make_article(text: str, tokenizer: Any) -> Article:
-    """Tokenize a text and find the word of every token."""
-    text = " ".join(text.split())
-    encoding = tokenizer([text], add_special_tokens=False, verbose=False).encodings[0]
-    starts = np.cumsum([0, *(len(word) + 1 for word in text.split(" "))])[:-1]
-    # A token belongs to the word its last character is in; the space before a word is the word's own.
+def make_article(text: LongText, tokenizer: Any) -> Article:
+    """Tokenize a text and find the word of every token: the one its last character is in, or stands before."""
+    encoding = tokenizer([text.text], add_special_tokens=False, verbose=False).encodings[0]
     last = np.array([max(end - 1, 0) for _, end in encoding.offsets], dtype=np.int64)
-    words = np.searchsorted(np.maximum(starts - 1, 0), last, side="right") - 1
-    counted = np.array([UNKNOWN not in word for word in text.split(" ")])
-    return Article(np.array(encoding.ids, dtype=np.int64), words, counted)
+    words = np.searchsorted(text.ends, last, side="right")
+    starts = [0, *text.ends[:-1]]
+    counted = [UNKNOWN not in text.text[start:end] for start, end in zip(starts, text.ends, strict=True)]
+    return Article(np.array(encoding.ids, dtype=np.int64), words, np.array(counted))
 
 
 class Window(NamedTuple):
@@ -84,72 +87,118 @@ def windows_of(articles: Sequence[Article], segment: int, stride: int) -> list[W
 def evaluate_perplexity(
     lm: NuggetLM,
     articles: Sequence[Article],
-    history: int | None = None,
+    histories: Sequence[int] | None = None,
     ratio: float | None = None,
     stride: int | None = None,
     seed: int = 0,
-) -> dict[str, Any]:
-    """Perplexity by word and by token.
+) -> list[dict[str, Any]]:
+    """Perplexity by word and by token, for each of some histories.
 
     Args:
         lm: A language model.
         articles: From `read_articles`.
-        history: h; the model's own by default, 0 for none.
+        histories: Values of h, 0 for none; the model's own by default.
         ratio: Compression ratio of the past; the model's own by default.
         stride: Tokens that each window scores; by default all of its segment, as in streaming.
         seed: Of the bootstrap over articles.
+
+    Returns:
+        One dictionary a history. All but the first have `change`: by what factor their word perplexity
+        differs from the first's, with an interval of the same articles compared.
     """
     segment = lm.config.segment
-    history = lm.config.history if history is None else check_count("history", history, at_least=0)
+    histories = [lm.config.history] if histories is None else list(histories)
+    for history in histories:
+        lm.check_room(check_count("history", history, at_least=0))
     stride = segment if stride is None else check_count("stride", stride, at_least=1)
-    lm.check_room(history)
     if segment % stride:
         raise ConfigError(f"a stride of {stride} does not divide the segment of {segment} tokens.")
-    logs = [np.zeros(len(article.ids)) for article in articles]
     windows = windows_of(articles, segment, stride)
-    with Progress("perplexity", len(windows)) as progress, lm.evaluating(), torch.inference_mode():
-        for batch, memories in _batches(lm, articles, windows, history, ratio):
-            for window, found in zip(batch, _predict(lm, articles, batch, memories, history), strict=True):
-                logs[window.article][window.scored : window.end] = found[window.scored - window.start :]
-            progress.add(len(batch))
-    sums = np.array([_sums(article, log) for article, log in zip(articles, logs, strict=True)])
-    return {
-        "history": history,
-        "ratio": ratio or lm.config.nugget.ratio,  # type: ignore[union-attr]
-        "memory": lm.config.memory,
-        "segment": segment,
-        "stride": stride,
-        "articles": len(articles),
-        "words": int(sums[:, 1].sum()),
-        "tokens": int(sums[:, 3].sum()),
-        "word_perplexity": _interval(sums[:, :2], seed),
-        "token_perplexity": _interval(sums[:, 2:], seed),
-    }
+    logs = [[np.zeros(len(article.ids)) for article in articles] for _ in histories]
+    with Progress("perplexity", len(windows) * len(histories)) as progress, lm.evaluating():
+        for some in _by_articles(windows):
+            memories = _remember(lm, articles, some, max(histories), ratio)
+            for log, history in zip(logs, histories, strict=True):
+                for batch in _batches(some, segment, history):
+                    found = _predict(lm, articles, batch, memories, history)
+                    for window, values in zip(batch, found, strict=True):
+                        log[window.article][window.scored : window.end] = values[
+                            window.scored - window.start :
+                        ]
+                    progress.add(len(batch))
+    results = []
+    sums = [
+        np.array([_sums(article, log) for article, log in zip(articles, by_article, strict=True)])
+        for by_article in logs
+    ]
+    for history, found_sums in zip(histories, sums, strict=True):
+        results.append(
+            {
+                "history": history,
+                "ratio": (ratio or lm.config.nugget.ratio) if lm.config.memory == "nuggets" else None,  # type: ignore[union-attr]
+                "memory": lm.config.memory,
+                "segment": segment,
+                "stride": stride,
+                "articles": len(articles),
+                "words": int(found_sums[:, 1].sum()),
+                "tokens": int(found_sums[:, 2].sum()),
+                "word_perplexity": _interval(found_sums[:, :2], seed),
+                "token_perplexity": _interval(found_sums[:, [0, 2]], seed),
+                # Log-probability, words and tokens of every article: what comparing two models needs.
+                "by_article": found_sums.round(3).tolist(),
+            }
+        )
+    for result, found_sums in zip(results[1:], sums[1:], strict=True):
+        result["change"] = compare(found_sums, sums[0], seed)
+    return results
 
 
-def _batches(
+def compare(one: NDArray[np.float64], other: NDArray[np.float64], seed: int = 0) -> dict[str, float]:
+    """The word perplexity of one model over that of another, with an interval; rows are of the same articles."""
+    random = np.random.default_rng(seed)
+    rows = random.integers(len(one), size=(SAMPLES, len(one)))
+    ratios = np.exp((other[rows, 0] - one[rows, 0]).sum(1) / one[rows, 1].sum(1))
+    low, high = np.percentile(ratios, [2.5, 97.5])
+    value = math.exp((other[:, 0] - one[:, 0]).sum() / one[:, 1].sum())
+    return {"value": value, "low": float(low), "high": float(high)}
+
+
+def _by_articles(windows: Sequence[Window]) -> Iterator[list[Window]]:
+    """The windows of a few articles at a time: so much is remembered together."""
+    for _, some in groupby(windows, key=lambda window: window.article // ARTICLES):
+        yield list(some)
+
+
+def _remember(
     lm: NuggetLM, articles: Sequence[Article], windows: Sequence[Window], history: int, ratio: float | None
-) -> Iterator[tuple[list[Window], dict[tuple[int, int], SegmentMemory]]]:
-    """Windows of as much context each, article by article, with what is remembered of what they need."""
-    segment = lm.config.segment
-    by_article: dict[int, list[Window]] = {}
+) -> Memories:
+    """The nuggets of every segment that some windows look back to, each encoded once."""
+    if lm.config.memory != "nuggets" or not history:
+        return {}
+    needed = {
+        (window.article, *span)
+        for window in windows
+        for span in past_spans(window.start, lm.config.segment, history)
+    }
+    places = sorted(needed, key=lambda place: (place[1] - place[2], place))  # those of equal length together
+    memories: Memories = {}
+    with torch.inference_mode():
+        for first in range(0, len(places), BATCH):
+            some = places[first : first + BATCH]
+            texts = [articles[number].ids[start:end].tolist() for number, start, end in some]
+            memories |= zip(some, lm.remember(texts, ratio), strict=True)
+    return memories
+
+
+def _batches(windows: Sequence[Window], segment: int, history: int) -> Iterator[list[Window]]:
+    """Windows of equal length and context, since nothing pads what self-attention reads."""
+    alike: dict[tuple[int, ...], list[Window]] = {}
     for window in windows:
-        by_article.setdefault(window.article, []).append(window)
-    for number, own in by_article.items():
-        memories: dict[tuple[int, int], SegmentMemory] = {}
-        if lm.config.memory == "nuggets" and history:
-            spans = sorted({span for window in own for span in past_spans(window.start, segment, history)})
-            ids = articles[number].ids
-            made = lm.remember([ids[start:end].tolist() for start, end in spans], ratio)
-            memories = dict(zip(spans, made, strict=True))
-        # Of equal context and length, since nothing pads what self-attention reads.
-        alike: dict[tuple[int, ...], list[Window]] = {}
-        for window in own:
-            sizes = [end - start for start, end in past_spans(window.start, segment, history)]
-            alike.setdefault((window.end - window.start, *sizes), []).append(window)
-        for group in alike.values():
-            for start in range(0, len(group), BATCH):
-                yield group[start : start + BATCH], memories
+        sizes = [end - start for start, end in past_spans(window.start, segment, history)]
+        alike.setdefault((window.end - window.start, *sizes), []).append(window)
+    for group in alike.values():
+        for start in range(0, len(group), BATCH):
+            yield group[start : start + BATCH]
 
 
 def past_spans(start: int, segment: int, history: int) -> list[tuple[int, int]]:
@@ -162,7 +211,7 @@ def _predict(
     lm: NuggetLM,
     articles: Sequence[Article],
     batch: Sequence[Window],
-    memories: dict[tuple[int, int], SegmentMemory],
+    memories: Memories,
     history: int,
 ) -> list[NDArray[np.float64]]:
     """The log-probability of every token of every window."""
@@ -171,22 +220,24 @@ def _predict(
     past = [past_spans(window.start, segment, history) for window in batch]
     context, remembered = None, None
     if lm.config.memory == "nuggets":
-        remembered = History.of([[memories[span] for span in spans] for spans in past])
+        remembered = History.of(
+            [[memories[w.article, *span] for span in spans] for w, spans in zip(batch, past, strict=True)]
+        )
     elif past[0]:
         # Whole segments: a shorter one at the beginning of a text is left out.
         size = segment * sum(end - start == segment for start, end in past[0])
         rows = [articles[window.article].ids[window.start - size : window.start] for window in batch]
         context = torch.from_numpy(np.stack(rows)).to(lm.device)
-    logits = lm(ids, remembered, context).logits.float()
-    chosen = logits.gather(-1, ids[..., None]).squeeze(-1) - logits.logsumexp(-1)
+    with torch.inference_mode():
+        logits = lm(ids, remembered, context).logits.float()
+        chosen = logits.gather(-1, ids[..., None]).squeeze(-1) - logits.logsumexp(-1)
     return list(chosen.double().cpu().numpy())
 
 
-def _sums(article: Article, log: NDArray[np.float64]) -> tuple[float, int, float, int]:
-    """Log-probability and number of the words that count, and of all tokens."""
+def _sums(article: Article, log: NDArray[np.float64]) -> tuple[float, int, int]:
+    """Log-probability of the words that count, their number, and that of their tokens."""
     counted = article.counted[article.words]
-    present = np.unique(article.words[counted])
-    return float(log[counted].sum()), len(present), float(log.sum()), len(log)
+    return float(log[counted].sum()), int(article.counted.sum()), int(counted.sum())
 
 
 def _interval(sums: NDArray[np.float64], seed: int) -> dict[str, float]:

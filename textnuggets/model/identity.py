@@ -5,8 +5,9 @@ from __future__ import annotations
 from hashlib import blake2b
 from pathlib import Path
 
+from transformers import PreTrainedModel
+
 from textnuggets.model.checkpoint import SHIPPED, find_shipped
-from textnuggets.model.modeling import NuggetModel
 
 SETTINGS = (
     "scorer_layer",
@@ -17,13 +18,13 @@ SETTINGS = (
 )  # what decides vectors besides weights
 
 
-def fingerprint(model: NuggetModel) -> str:
+def fingerprint(model: PreTrainedModel) -> str:
     """A few digits that change with whatever changes the vectors, and not with the name of the model's folder.
 
     Of every tensor about a thousand values are taken: training moves them all.
     """
     digest = blake2b(digest_size=8)
-    digest.update(repr([getattr(model.config, key) for key in SETTINGS]).encode())
+    digest.update(repr([getattr(model.config, key, None) for key in SETTINGS]).encode())
     for key, value in model.state_dict().items():
         sample = value.detach().flatten()[:: max(1, value.numel() // 1024)]
         digest.update(f"{key} {tuple(value.shape)}".encode() + sample.float().cpu().numpy().tobytes())
