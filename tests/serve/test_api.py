@@ -14,8 +14,9 @@ from fastapi.testclient import TestClient
 from tests.tiny import CORPUS, tiny_model
 from textnuggets import NuggetIndex, maxsim
 from textnuggets.errors import ConfigError
-from textnuggets.serve.app import Limits, create_app
+from textnuggets.serve.app import create_app
 from textnuggets.serve.batching import Busy, Worker
+from textnuggets.serve.gate import Limits
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,8 @@ def serve(
     from textnuggets.cli.options import load_model
     from textnuggets.model.identity import fingerprint
     from textnuggets.search.index import NuggetIndex
-    from textnuggets.serve.app import Limits, create_app
+    from textnuggets.serve.app import create_app
+    from textnuggets.serve.gate import Limits
 
     if host not in ("127.0.0.1", "localhost", "::1") and api_key is None:
         print(f"note: {host} may be reached by others, and no --api-key is asked for.", file=sys.stderr)
