@@ -16,7 +16,12 @@ from textnuggets.evaluate.tasks import read_task
 from textnuggets.text.documents import read_documents
 
 PARTS = ("encode", "sentence-transformers", "reconstruct", "memory", "train", "generate", "maxsim")
-FURTHER = ("search", "serve", "endurance")  # run only if named: they need a trained model, a task or long
+FURTHER = (
+    "search",
+    "serve",
+    "endurance",
+    "fuzz",
+)  # run only if named: they need a trained model, a task or long
 
 
 def main() -> None:
@@ -61,6 +66,8 @@ def main() -> None:
         serving.batching_under_load(chosen.model, texts, source)
     if "endurance" in parts:
         serving.endurance(chosen.model, texts, source)
+    if "fuzz" in parts:
+        serving.fuzz(chosen.model, texts, source)
 
 
 if __name__ == "__main__":

@@ -8,15 +8,19 @@ import re
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
 import psutil
 
+import textnuggets
 from bench.measuring import record
 
 CLIENTS = (1, 8, 16, 32)
@@ -105,4 +109,40 @@ def endurance(model: str, texts: list[str], source: str, seconds: float = 600.0)
         "<= 1.1",
         {"model": model, "source": source, "clients": 16, "seconds": seconds},
         {"ratio": round(after / before, 3), "bytes_before": before, "bytes_after": after, **found},
+    )
+
+
+CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
+
+
+def fuzz(model: str, texts: list[str], source: str, examples: int = 120, seed: int = 1) -> None:
+    """Requests that schemathesis makes up from the OpenAPI description: none may bring a 5xx or an undescribed answer."""
+    with tempfile.TemporaryDirectory() as folder:
+        index = textnuggets.NuggetIndex.create(Path(folder) / "index", textnuggets.load(model))
+        index.add([f"d{i}" for i in range(20)], texts[:20])
+        index.close()
+        with served(model, "--index", f"{folder}/index") as (address, process):
+            command = ["schemathesis", "run", f"{address}/openapi.json", "--max-examples", str(examples)]
+            command += ["--seed", str(seed), "--checks", CHECKS]
+            done = subprocess.run(
+                command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+            )
+            is_up = process.is_running()
+    print(done.stdout)
+    found = re.search(r"([\d,]+) generated, ([\d,]+) passed", done.stdout)
+    assert found, "schemathesis says not how many cases it made"
+    made, passed = (int(number.replace(",", "")) for number in found.groups())
+    record(
+        "serve-fuzz",
+        "the share of made-up requests whose answer is no 5xx and as described",
+        "1",
+        {
+            "model": model,
+            "source": source,
+            "checks": CHECKS,
+            "examples": examples,
+            "seed": seed,
+            "schemathesis": version("schemathesis"),
+        },
+        {"ratio": round(passed / made, 4), "cases": made, "passed": passed, "server_still_up": is_up},
     )
