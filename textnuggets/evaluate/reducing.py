@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textnuggets.errors import MissingExtraError
+from textnuggets.search.maxsim import unit
 
 Array = NDArray[np.float32]
 Reduce = Callable[[Array, int], Array]
@@ -49,17 +50,17 @@ def ward(vectors: Array, k: int) -> Array:
 
     What sentence-transformers calls token pooling.
     """
-    unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    if k >= len(unit):
-        return unit
+    units = unit(vectors, "text")
+    if k >= len(units):
+        return units
     try:
         from scipy.cluster.hierarchy import fcluster, linkage
         from scipy.spatial.distance import squareform
     except ImportError as error:
         raise MissingExtraError("scipy", "evaluate", "Ward clustering") from error
-    distances = squareform(np.clip(1 - unit @ unit.T, 0, 2), checks=False)
+    distances = squareform(np.clip(1 - units @ units.T, 0, 2), checks=False)
     labels = fcluster(linkage(distances, method="ward"), k, criterion="maxclust")
-    return np.stack([unit[labels == label].mean(0) for label in np.unique(labels)])
+    return np.stack([units[labels == label].mean(0) for label in np.unique(labels)])
 
 
 def _edges(n: int, k: int) -> NDArray[np.int64]:

@@ -19,7 +19,6 @@ from typing import Any, Self
 
 import numpy as np
 from filelock import FileLock
-from numpy.typing import NDArray
 
 from textnuggets import __version__
 from textnuggets.config import check_count, check_ratio
@@ -31,6 +30,7 @@ from textnuggets.model.storage import iter_rows, read_metadata
 from textnuggets.progress import Progress
 from textnuggets.search.engine import DTYPES, Engine, Stored, labels_of
 from textnuggets.search.layout import pack_layout, unpack_layout
+from textnuggets.search.maxsim import unit
 from textnuggets.search.place import (
     COUNT,
     FORMAT,
@@ -390,7 +390,7 @@ class NuggetIndex:
         if not isinstance(query, str) or not query.strip():
             raise InputError("the query is empty: there is nothing to search for.")
         asked = self.model.encode(query, ratio=self.manifest.query_ratio)
-        vectors = _unit(asked.vectors)
+        vectors = unit(asked, "query")
         labels = labels_of(filter or {})
         for key, value in (filter or {}).items():
             if not labels_of({key: value}):
@@ -430,8 +430,3 @@ class NuggetIndex:
             # Engines reserve room that they do not use yet: what counts is what the disk holds.
             found["bytes"] = sum(getattr(s, "st_blocks", s.st_size // 512) * 512 for s in files)
         return found
-
-
-def _unit(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
-    array = vectors.astype(np.float32)
-    return array / np.maximum(np.linalg.norm(array, axis=1, keepdims=True), 1e-12)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from textnuggets.errors import InputError, MissingExtraError
 from textnuggets.evaluate.probing import probability_gain
@@ -16,7 +15,7 @@ from textnuggets.highlighting import highlight
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.nuggets import Nuggets
 from textnuggets.model.windows import cut_into_windows
-from textnuggets.search.maxsim import maxsim
+from textnuggets.search.maxsim import maxsim, unit
 from textnuggets.search.rows import Hit
 from textnuggets.serve import schemas as s
 from textnuggets.text.sentences import sentence_spans
@@ -182,7 +181,7 @@ def _bleu(text: str, original: str) -> float | None:
 
 def similarity(query: Nuggets, document: Nuggets, request: s.SimilarityRequest) -> s.SimilarityAnswer:
     """The score, every cosine, and what words alone would say."""
-    cosines = _unit(query.vectors) @ _unit(document.vectors).T
+    cosines = unit(query, "query") @ unit(document, "document").T
     score, shared = _by_words(request.query, request.document)
     return s.SimilarityAnswer(
         score=float(maxsim(query, document)),
@@ -193,11 +192,6 @@ def similarity(query: Nuggets, document: Nuggets, request: s.SimilarityRequest) 
         bm25=score,
         shared_words=shared,
     )
-
-
-def _unit(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
-    array = vectors.astype(np.float32)
-    return array / np.maximum(np.linalg.norm(array, axis=1, keepdims=True), 1e-12)
 
 
 def _by_words(query: str, document: str) -> tuple[float | None, list[str]]:
