@@ -15,6 +15,7 @@ ORDER = (
     "reconstruct-vs-generate",
     "encode-memory",
     "train-vs-seq2seq",
+    "train-vs-seq2seq-sampled",
 )
 
 

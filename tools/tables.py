@@ -1,28 +1,40 @@
-"""python -m tools.tables: put figures of the models that ship into the README, between their marks."""
+"""python -m tools.tables: put figures from docs/results into README.md and docs/results.md, between their marks."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parent.parent
-README, RESULTS = ROOT / "README.md", ROOT / "docs" / "results"
+RESULTS = ROOT / "docs" / "results"
+PAGES = (ROOT / "README.md", ROOT / "docs" / "results.md")
+SINGLE = ("0.05", "0.1", "0.15", "0.25")
+
+
+def read(name: str) -> dict[str, Any]:
+    """What an evaluation of reconstruction found."""
+    found: dict[str, Any] = json.loads((RESULTS / name / "reconstruction.json").read_text(encoding="utf-8"))
+    return found
+
+
+def by_ratio(found: dict[str, Any]) -> dict[float, dict[str, Any]]:
+    """Its rows."""
+    return {row["ratio"]: row for row in found["results"]}
 
 
 def default_table() -> str:
     """What the default model gives back, on the dev and test texts."""
-    found = {
-        part: json.loads((RESULTS / "default" / part / "reconstruction.json").read_text(encoding="utf-8"))
-        for part in ("dev", "test")
-    }
-    by_ratio = {part: {row["ratio"]: row for row in results["results"]} for part, results in found.items()}
+    found = {part: read(f"default/{part}") for part in ("dev", "test")}
+    dev_rows, test_rows = by_ratio(found["dev"]), by_ratio(found["test"])
     rows = [
         "| ratio | BLEU, dev / test | word for word | token accuracy |",
         "|---|---|---|---|",
     ]
-    for ratio in sorted(by_ratio["dev"].keys() & by_ratio["test"].keys()):
-        dev, test = by_ratio["dev"][ratio], by_ratio["test"][ratio]
+    for ratio in sorted(dev_rows.keys() & test_rows.keys()):
+        dev, test = dev_rows[ratio], test_rows[ratio]
         rows.append(
             f"| {ratio:g} | {dev['bleu']:.1f} / {test['bleu']:.1f} | {dev['exact']:.0%} / {test['exact']:.0%} | "
             f"{dev['token_accuracy']:.1%} / {test['token_accuracy']:.1%} |"
@@ -38,15 +50,62 @@ def default_table() -> str:
     return "\n".join(rows)
 
 
-def fill(readme: str) -> str:
-    """The README with the table as it should be."""
+def single_ratio_table() -> str:
+    """The default model trained on for one ratio alone, or for all of them."""
+    every = by_ratio(read("single-ratio/any-ratio"))
+    rows = [
+        "| ratio | for this ratio alone: BLEU, loss | for all four: BLEU, loss | before: BLEU, loss |",
+        "|---|---|---|---|",
+    ]
+    before = by_ratio(read("default/dev"))
+    for name in SINGLE:
+        ratio = float(name)
+        alone = by_ratio(read(f"single-ratio/single-{name}"))[ratio]
+        cells = [f"{row['bleu']:.1f}, {row['loss']:.3f}" for row in (alone, every[ratio], before[ratio])]
+        rows.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join([*rows, "", f"{alone['documents']} dev documents, 5 beams; loss in nats a token."])
+
+
+def translate_table() -> str:
+    """English to French through nuggets, and by the model it was made of."""
+    found, plain = read("translate/dev"), read("translate/unmodified")
+    rows = ["| vectors | BLEU | token accuracy |", "|---|---|---|"]
+    for row in found["results"]:
+        rows.append(f"| r = {row['ratio']:g} | {row['bleu']:.1f} | {row['token_accuracy']:.1%} |")
+    (whole,) = plain["results"]
+    rows.append(
+        f"| every token, opus-mt-en-fr as it is | {whole['bleu']:.1f} | {whole['token_accuracy']:.1%} |"
+    )
+    return "\n".join([*rows, "", f"{whole['documents']} dev documents, {plain['settings']['beams']} beams."])
+
+
+def tsdae_table() -> str:
+    """One vector by mean pooling, trained by denoising."""
+    (row,) = read("tsdae")["results"]
+    return (
+        f"One vector a document: BLEU {row['bleu']:.1f}, token accuracy {row['token_accuracy']:.1%}, loss "
+        f"{row['loss']:.2f} nats a token ({row['documents']} dev documents, 5 beams)."
+    )
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "default": default_table,
+    "single-ratio": single_ratio_table,
+    "translate": translate_table,
+    "tsdae": tsdae_table,
+}
+
+
+def fill(page: str) -> str:
+    """A page with its tables as they should be."""
     return re.sub(
-        r"(<!-- default:start -->\n).*?(<!-- default:end -->)",
-        lambda match: f"{match[1]}{default_table()}\n{match[2]}",
-        readme,
+        rf"(<!-- ({'|'.join(TABLES)}):start -->\n).*?(<!-- \2:end -->)",
+        lambda match: f"{match[1]}{TABLES[match[2]]()}\n{match[3]}",
+        page,
         flags=re.DOTALL,
     )
 
 
 if __name__ == "__main__":
-    README.write_text(fill(README.read_text(encoding="utf-8")), encoding="utf-8")
+    for path in PAGES:
+        path.write_text(fill(path.read_text(encoding="utf-8")), encoding="utf-8")

@@ -30,7 +30,8 @@ def test_shares_are_counts_of_the_text_and_of_the_nuggets(texts, tmp_path):
     by_token = {item["token"]: item for item in found["types"]}
     comma = tiny_tokenizer().convert_tokens_to_ids(",")
     assert by_token[","]["in_text"] == counts[comma]
-    assert sum(item["share_in_text"] for item in found["types"]) == pytest.approx(1)
+    assert sum(group["share_in_text"] for group in found["groups"]) == pytest.approx(1)
+    assert 0.5 < sum(item["share_in_text"] for item in found["types"]) < 1  # rare types are not listed
     assert sum(item["share_of_nuggets"] for item in found["types"]) == pytest.approx(1)
     assert sum(group["share_of_nuggets"] for group in found["groups"]) == pytest.approx(1)
     assert by_token[","]["preference"] > 1  # that is what chunking looks for

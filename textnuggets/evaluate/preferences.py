@@ -135,7 +135,8 @@ def evaluate_preferences(
         "tokens": tokens,
         "nuggets": nuggets,
         "groups": groups,
-        "types": types,
+        # Most types of a vocabulary are rare and never chosen; the groups count them, too.
+        "types": [item for item in types if item["nuggets"] or item["in_text"] >= RARE],
         "examples": [
             [asdict(piece) for piece in highlight(model, text, ratio)]
             for text, _ in corpus.texts(rows[:EXAMPLES])
