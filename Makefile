@@ -9,7 +9,7 @@ demo: $(VENV)/.demo
 	@$(BIN)/python -m examples.demo
 
 test: lint
-	$(BIN)/python -m pytest -q
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
