@@ -39,6 +39,15 @@ def test_a_ratio_of_zero_is_one_vector_a_document(copier, texts, tmp_path):
     assert found["results"][0]["vectors"] == found["results"][0]["documents"] == 5
 
 
+def test_of_a_text_longer_than_the_window_it_is_one_vector_a_window(copier, texts, tmp_path, monkeypatch):
+    monkeypatch.setattr(copier.config, "window", 16)
+    found = evaluate_reconstruction(
+        copier, [str(texts)], [0], beams=1, lengths=[64], cache=str(tmp_path / "cache")
+    )
+    windows = sum(len(item.windows) for item in copier.encode(CORPUS))
+    assert found["results"][0]["vectors"] == windows > 5
+
+
 def test_bleu_is_what_sacrebleus_own_command_says(copier, texts, tmp_path):
     found = evaluate_reconstruction(
         copier, [str(texts)], [0.1], beams=1, lengths=[64], cache=str(tmp_path / "cache")

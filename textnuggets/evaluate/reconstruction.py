@@ -16,6 +16,7 @@ from textnuggets.train.measuring import TeacherForced
 from textnuggets.train.recipe import DataRecipe
 
 BATCH = 16  # documents decoded together
+ONE_VECTOR = 1e-6  # so small a ratio leaves a window one vector
 
 
 @dataclass
@@ -23,7 +24,7 @@ class Fidelity:
     """What came back at one ratio."""
 
     ratio: float
-    """0 stands for a single vector, as in the paper's figure."""
+    """0 stands for a single vector, as in the paper's figure; of a text longer than the model's window, one a window."""
     max_tokens: int
     """How long the documents are at most."""
     bleu: float
@@ -95,7 +96,7 @@ def _measure(
     bleu: Any,
     progress: Progress,
 ) -> Fidelity:
-    budget: dict[str, Any] = {"ratio": ratio} if ratio else {"max_vectors": 1}
+    budget: dict[str, Any] = {"ratio": ratio or ONE_VECTOR}
     with model.evaluating():
         forced = TeacherForced.of(model, corpus, rows, budget, Collator(model.pad_id), BATCH * length)
     targets = float(forced.targets)
