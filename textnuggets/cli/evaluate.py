@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from textnuggets.cli.options import numbers
+from textnuggets.cli.options import numbers, quiet_transformers
 from textnuggets.errors import InputError
 
 if TYPE_CHECKING:
@@ -173,6 +173,7 @@ def similarity(
     from textnuggets.evaluate.figures import draw_similarity
     from textnuggets.evaluate.similarity import evaluate_similarity, to_markdown
 
+    quiet_transformers()
     results = evaluate_similarity(systems, task, similarity, query_ratio, against, seed)
     _write(out, "similarity", results, to_markdown(results), {"": draw_similarity(results)})
 
