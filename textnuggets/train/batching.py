@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -15,7 +16,28 @@ from torch.utils.data import Dataset, Sampler
 from textnuggets.model.loss import IGNORED
 from textnuggets.train.data import Example, PackedCorpus
 
+Item = TypeVar("Item")
 POOL = 64  # batches whose documents are sorted by length together
+
+
+class NumberedBatches(Sampler[list[Item]]):
+    """Batches for a whole run that are made from nothing but their number; processes take turns."""
+
+    steps: int
+    accumulate: int
+    process: int
+    processes: int
+
+    def __len__(self) -> int:
+        return self.steps * self.accumulate
+
+    def __iter__(self) -> Iterator[list[Item]]:
+        for number in range(len(self)):
+            yield self._batch(number * self.processes + self.process)
+
+    @abstractmethod
+    def _batch(self, number: int) -> list[Item]:
+        """The batch of a number."""
 
 
 @dataclass

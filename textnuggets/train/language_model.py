@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.data import Dataset, Sampler
+from torch.utils.data import Dataset
 
 from textnuggets.errors import InputError
 from textnuggets.lm.corpus import Place, SegmentCache, TokenStreams, cache_segments
 from textnuggets.lm.history import History
 from textnuggets.lm.modeling import NuggetLM
 from textnuggets.model.loss import IGNORED
+from textnuggets.train.batching import NumberedBatches
 from textnuggets.train.objectives import Objective, Step, decoding_step
 from textnuggets.train.recipe import Recipe
 
@@ -32,7 +33,7 @@ class Target(NamedTuple):
 
 
 @dataclass
-class SegmentBatches(Sampler[list[Target]]):
+class SegmentBatches(NumberedBatches[Target]):
     """Segments at random; those of one batch have equally many before them."""
 
     places: Sequence[Place]
@@ -48,13 +49,6 @@ class SegmentBatches(Sampler[list[Target]]):
         depth = np.array([place.segment for place in self.places])
         order = np.argsort(depth, kind="stable")
         self._order, self._depth = order, depth[order]
-
-    def __len__(self) -> int:
-        return self.steps * self.accumulate
-
-    def __iter__(self) -> Iterator[list[Target]]:
-        for number in range(len(self)):
-            yield self._batch(number * self.processes + self.process)
 
     def _batch(self, number: int) -> list[Target]:
         random = np.random.default_rng([self.seed, number])

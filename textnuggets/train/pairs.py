@@ -7,15 +7,15 @@ each of many articles that are alike: every other part of an article would fit i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from torch.utils.data import Dataset, Sampler
+from torch.utils.data import Dataset
 
 from textnuggets.search.bm25 import BM25
-from textnuggets.train.batching import Collator
+from textnuggets.train.batching import Collator, NumberedBatches
 from textnuggets.train.data import Example, PackedCorpus
 
 Kind = Literal["views", "sentence", "lead"]
@@ -58,7 +58,7 @@ class Records:
 
 
 @dataclass
-class PairBatches(Sampler[list[Pair]]):
+class PairBatches(NumberedBatches[Pair]):
     """Batches of pairs, each of an article and those like it."""
 
     records: Records
@@ -68,13 +68,6 @@ class PairBatches(Sampler[list[Pair]]):
     accumulate: int = 1
     process: int = 0
     processes: int = 1
-
-    def __len__(self) -> int:
-        return self.steps * self.accumulate
-
-    def __iter__(self) -> Iterator[list[Pair]]:
-        for number in range(len(self)):
-            yield self._batch(number * self.processes + self.process)
 
     def _batch(self, number: int) -> list[Pair]:
         done, place = divmod(number, len(self.records))
