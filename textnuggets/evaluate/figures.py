@@ -58,7 +58,10 @@ def draw_reconstruction(results: Sequence[tuple[str, dict[str, Any]]]) -> Figure
         axes.plot(*zip(*sorted(points), strict=True), marker="o", markersize=4, label=name)
     axes.set(xlabel="ratio r", ylabel="BLEU", ylim=(0, 102), xlim=(0, None))
     axes.grid(axis="y", color="#e6e6e6")
-    axes.legend(frameon=False)
+    if len(results) > 3:
+        axes.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
+    else:
+        axes.legend(frameon=False)
     return figure
 
 

@@ -130,7 +130,7 @@ def to_markdown(results: dict[str, Any]) -> str:
         "| r | tokens up to | BLEU | exact | token accuracy | vectors / tokens |",
         "|---|---|---|---|---|---|",
     ]
-    for item in results["results"]:
+    for item in sorted(results["results"], key=lambda item: (item["max_tokens"], item["ratio"])):
         ratio = f"{item['ratio']:g}" if item["ratio"] else "one vector"
         rows.append(
             f"| {ratio} | {item['max_tokens']} | {item['bleu']:.1f} | {item['exact']:.1%} | "

@@ -247,3 +247,23 @@ def _interval(sums: NDArray[np.float64], seed: int) -> dict[str, float]:
     low, high = np.percentile(np.exp(-drawn[:, 0] / drawn[:, 1]), [2.5, 97.5])
     total = sums.sum(0)
     return {"value": math.exp(-total[0] / total[1]), "low": float(low), "high": float(high)}
+
+
+def to_markdown(results: dict[str, Any]) -> str:
+    """What 'lm evaluate --json' printed as a table."""
+    found = results["results"]
+    rows = ["| h | perplexity by word | by token | against the first |", "|---|---|---|---|"]
+    for item in found:
+        cells = [
+            f"{value['value']:.2f} ({value['low']:.2f} to {value['high']:.2f})"
+            for value in (item["word_perplexity"], item["token_perplexity"])
+        ]
+        change = item.get("change")
+        cells.append(
+            f"x {change['value']:.4f} ({change['low']:.4f} to {change['high']:.4f})" if change else ""
+        )
+        rows.append(f"| {item['history']} | {' | '.join(cells)} |")
+    first, data = found[0], ", ".join(item["source"] for item in results["data"])
+    memory = f"r = {first['ratio']:g}" if first["ratio"] else first["memory"]
+    told = f"{data}: {first['articles']:,} articles, {first['words']:,} words, {first['tokens']:,} tokens; {memory}."
+    return "\n".join([*rows, "", told]) + "\n"
