@@ -23,6 +23,7 @@ from textnuggets.train.data import PackedCorpus
 from textnuggets.train.recipe import DataRecipe
 
 ROWS = 32  # nuggets exposed in one pass of the decoder, each to a copy of its document
+STATES = 256  # of the decoder, turned into logits together
 SHOWN = 13  # nuggets by order, the first of each document, whose curves are kept
 REACH = 64  # tokens to either side of a nugget in the centred curve
 
@@ -52,9 +53,12 @@ def _target_probabilities(model: NuggetModel, exposed: Tensor, labels: Tensor) -
     # Over a single key attention is 1 whatever its bias.
     bias = torch.zeros(len(exposed), 1, 1, 1, dtype=exposed.dtype, device=exposed.device)
     states = model.view.decode(exposed, bias, model.view.shift(rows))
-    logits = model.view.project(states).float()
-    chosen = logits.gather(-1, rows[..., None]).squeeze(-1)
-    return (chosen - logits.logsumexp(-1)).exp()
+    found = []
+    # Logits of all rows at once would be hundreds of megabytes.
+    for part, targets in zip(states.flatten(0, 1).split(STATES), rows.flatten().split(STATES), strict=True):
+        logits = model.view.project(part).float()
+        found.append(logits.gather(-1, targets[:, None]).squeeze(-1) - logits.logsumexp(-1))
+    return torch.cat(found).exp().view(rows.shape)
 
 
 def evaluate_probing(
