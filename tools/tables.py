@@ -8,15 +8,30 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from textnuggets.evaluate.report import claims_table
+
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "docs" / "results"
 PAGES = (ROOT / "README.md", ROOT / "docs" / "results.md")
 SINGLE = ("0.05", "0.1", "0.15", "0.25")
+# Whose results the paper's claims are held against, by the name a reader knows.
+CLAIMED = {
+    "default": (
+        "default/lengths/reconstruction",
+        "default/nuggets/preferences",
+        "default/nuggets/probing",
+        "default/nuggets-256/probing",
+    ),
+    "default, r = 0.25": ("default/nuggets-0.25/preferences",),
+    "for r = 0.1 alone": ("single-ratio/single-0.1/preferences",),
+    "translate en-fr": ("translate/dev/reconstruction", "translate/nuggets/preferences"),
+    "translate fr-en": ("translate-fr/nuggets/preferences",),
+}
 
 
-def read(name: str) -> dict[str, Any]:
-    """What an evaluation of reconstruction found."""
-    found: dict[str, Any] = json.loads((RESULTS / name / "reconstruction.json").read_text(encoding="utf-8"))
+def read(name: str, question: str = "reconstruction") -> dict[str, Any]:
+    """What an evaluation found."""
+    found: dict[str, Any] = json.loads((RESULTS / name / f"{question}.json").read_text(encoding="utf-8"))
     return found
 
 
@@ -88,11 +103,54 @@ def tsdae_table() -> str:
     )
 
 
+def lengths_table() -> str:
+    """BLEU of the default model by ratio and by length of document."""
+    found = read("default/lengths")
+    cells = {(row["ratio"], row["max_tokens"]): row for row in found["results"]}
+    lengths = sorted({length for _, length in cells})
+    rows = [
+        f"| ratio | {' | '.join(f'up to {length} tokens' for length in lengths)} |",
+        f"|---|{'---|' * len(lengths)}",
+    ]
+    for ratio in sorted({ratio for ratio, _ in cells}):
+        told = f"{ratio:g}" if ratio else "one vector"
+        bleu = [f"{cells[ratio, length]['bleu']:.1f}" for length in lengths]
+        rows.append(f"| {told} | {' | '.join(bleu)} |")
+    count = found["results"][0]["documents"]
+    return "\n".join(
+        [*rows, "", f"BLEU; {count} dev documents of each length, {found['settings']['beams']} beams."]
+    )
+
+
+def fidelity_table() -> str:
+    """What a ratio for each document saves."""
+    found = read("default/nuggets", "fidelity")
+    each, tokens, needed = found["each"], found["tokens"], found["one_ratio_vectors"]
+    told = (
+        f"Of {found['documents']} dev documents {each['reached']:.0%} reach a BLEU of {found['settings']['fidelity']:g}; together they keep "
+        f"{each['vectors'] / tokens:.3f} vectors a token, at a mean fidelity of {each['fidelity']:.3f}. "
+    )
+    if needed is None:
+        return told + "No single ratio has that mean fidelity."
+    return told + (
+        f"One ratio for all needs {needed / tokens:.3f} vectors a token for the same mean: **{found['saved']:.1%}** are saved."
+    )
+
+
+def claims() -> str:
+    """The paper's claims about what nuggets keep, choose and hold."""
+    named = [(label, read(*name.rsplit("/", 1))) for label, names in CLAIMED.items() for name in names]
+    return claims_table(named)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "default": default_table,
     "single-ratio": single_ratio_table,
     "translate": translate_table,
     "tsdae": tsdae_table,
+    "lengths": lengths_table,
+    "fidelity": fidelity_table,
+    "claims": claims,
 }
 
 

@@ -103,6 +103,9 @@ def test_look_marks_nuggets_live_and_shows_what_one_knows(page, copier):
     page.click("#gain-go")
     expect(page.locator("#curve")).to_be_visible()
     expect(page.locator("#curve")).to_have_attribute("aria-label", re.compile("Largest gain"))
+    expect(page.locator("#curve-told")).to_contain_text("Largest gain")
+    marks.nth(0).click()
+    expect(page.locator("#curve-told")).to_be_empty()
 
 
 def test_rebuild_shows_the_text_its_bleu_and_what_changed(page):
