@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from textnuggets.evaluate.preferences import bare_piece
-from textnuggets.evaluate.probing import before_and_after
+from textnuggets.evaluate.probing import before_and_after, reach_of
 
 
 class Verdict(NamedTuple):
@@ -70,15 +70,15 @@ def check_preferences(results: dict[str, Any]) -> list[Verdict]:
 
 def check_probing(results: dict[str, Any]) -> list[Verdict]:
     """Section 5.3: a nugget helps most the text before it."""
-    verdicts = []
+    verdicts, reach = [], reach_of(results)
     for found in results["results"]:
-        before, after = before_and_after(found)
+        before, after = before_and_after(found, reach)
         verdicts.append(
             Verdict(
                 f"a nugget helps most the text before it ({found['max_tokens']} tokens)",
                 "the gain is to the left of the nugget",
                 _verdict(before > 2 * max(after, 0), before > after),
-                f"mean gain {before:.4f} over the 20 tokens up to it, {after:.4f} over the 20 after it",
+                f"mean gain {before:.4f} over the {reach} tokens before it, {after:.4f} over the {reach} after it",
             )
         )
     return verdicts

@@ -161,19 +161,24 @@ def _means(sums: np.ndarray) -> list[float | None]:
     return [float(total / count) if count else None for total, count in sums.T]
 
 
-def before_and_after(found: dict[str, Any], reach: int = 20) -> tuple[float, float]:
-    """The mean gain over the tokens up to a nugget, itself included, and over as many after it."""
+def before_and_after(found: dict[str, Any], reach: int) -> tuple[float, float]:
+    """The mean gain over `reach` tokens before a nugget, and over as many after it."""
     gain = dict(zip(found["around"]["offsets"], found["around"]["gain"], strict=True))
-    before = [gain[i] for i in range(-reach + 1, 1) if gain[i] is not None]
+    before = [gain[-i] for i in range(1, reach + 1) if gain[-i] is not None]
     after = [gain[i] for i in range(1, reach + 1) if gain[i] is not None]
     return float(np.mean(before)), float(np.mean(after))
 
 
+def reach_of(results: dict[str, Any]) -> int:
+    """How many tokens there are to a nugget: as far from one as a comparison of its two sides goes."""
+    return min(REACH, round(1 / results["settings"]["ratio"]))
+
+
 def to_markdown(results: dict[str, Any]) -> str:
     """Where the gain lies, in short."""
-    lines = []
+    lines, reach = [], reach_of(results)
     for found in results["results"]:
-        before, after = before_and_after(found)
+        before, after = before_and_after(found, reach)
         lines += ["| nugget | documents | mean position | largest gain | at token |", "|---|---|---|---|---|"]
         for item in found["by_order"]:
             known = [(gain, index) for index, gain in enumerate(item["gain"]) if gain is not None]
@@ -186,7 +191,7 @@ def to_markdown(results: dict[str, Any]) -> str:
         lines += [
             "",
             f"{found['documents']:,} documents of up to {found['max_tokens']} tokens, {found['nuggets']:,} nuggets. "
-            f"Mean gain over the 20 tokens up to a nugget: {before:.4f}; over the 20 after it: {after:.4f}.",
+            f"Mean gain over the {reach} tokens before a nugget: {before:.4f}; over the {reach} after it: {after:.4f}.",
             "",
         ]
     settings, data = results["settings"], ", ".join(item["source"] for item in results["data"])
