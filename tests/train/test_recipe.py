@@ -58,7 +58,6 @@ def test_the_papers_recipes_say_what_the_paper_says():
         ("objective.name=denoise", "needs objective.delete"),
         ("objective.name=translate", "needs 2 data.languages"),
         ("objective.hide=1.0", "a share of tokens"),
-        ("model.start=somewhere", "one of model.backbone and model.start"),
         ("report.log_every=2", "must be a multiple of report.log_every"),
         ("optimizer.warmup_steps=99", "is above optimizer.steps"),
         ("data.dev=[]", "data.dev names no corpus"),
@@ -98,6 +97,17 @@ def test_changes_are_toml_values_or_bare_strings(recipe):
     )
     assert (found.optimizer.lr, found.objective.ratios) == (2e-4, [0.1, 0.5])
     assert (found.model.selector, found.model.feedback) == ("chunking", False)
+
+
+def test_a_start_takes_the_place_of_the_files_backbone_and_the_other_way_round(recipe, tmp_path):
+    started = read_recipe(recipe, ["model.start=somewhere"])
+    assert (started.model.start, started.model.backbone) == ("somewhere", None)
+    (tmp_path / "started.toml").write_text(started.to_toml())
+    assert read_recipe(tmp_path / "started.toml", ["model.backbone=bart"]).model.start is None
+    both = recipe.read_text().replace("[model]", '[model]\nstart = "somewhere"')
+    (tmp_path / "both.toml").write_text(both)
+    with pytest.raises(ConfigError, match=r"one of model\.backbone and model\.start"):
+        read_recipe(tmp_path / "both.toml")
 
 
 def test_a_recipe_written_out_reads_back_the_same(recipe, tmp_path):

@@ -44,6 +44,11 @@ def read_recipe(path: str | Path, changes: Iterable[str] = (), checked: bool = T
             table = table.setdefault(parent, {})
         table[last] = _parse_value(text.strip())
         _update(recipe, nested, f"--set {change}", "")
+        # A run starts from one of the two: what is set here takes the place of what the file has.
+        if key.strip() == "model.start":
+            recipe.model.backbone = None
+        elif key.strip() == "model.backbone":
+            recipe.model.start = None
     if checked:
         check_recipe(recipe, str(path))
     return recipe
