@@ -31,10 +31,11 @@ class Fidelity:
     """Micro-averaged BLEU of the decoded texts, by sacrebleu."""
     exact: float
     """The share of documents that came back to the letter."""
-    token_accuracy: float
-    """The share of tokens that are predicted right when those before them are given."""
-    loss: float
-    """Negative log-likelihood of a token, in nats."""
+    token_accuracy: float | None
+    """The share of tokens that are predicted right when those before them are given. Documents that may be longer
+    than the window, which the model never reads at once, have none."""
+    loss: float | None
+    """Negative log-likelihood of a token, in nats; likewise."""
     documents: int
     tokens: int
     vectors: int
@@ -97,9 +98,11 @@ def _measure(
     progress: Progress,
 ) -> Fidelity:
     budget: dict[str, Any] = {"ratio": ratio or ONE_VECTOR}
-    with model.evaluating():
-        forced = TeacherForced.of(model, corpus, rows, budget, Collator(model.pad_id), BATCH * length)
-    targets = float(forced.targets)
+    accuracy = loss = None
+    if length <= model.window:
+        with model.evaluating():
+            forced = TeacherForced.of(model, corpus, rows, budget, Collator(model.pad_id), BATCH * length)
+        accuracy, loss = float(forced.correct / forced.targets), float(forced.loss / forced.targets)
     pairs = corpus.texts(rows)
     decoded: list[str] = []
     tokens = vectors = 0
@@ -116,8 +119,8 @@ def _measure(
         max_tokens=length,
         bleu=bleu.corpus_score(decoded, [references]).score,
         exact=sum(a == b for a, b in zip(decoded, references, strict=True)) / len(pairs),
-        token_accuracy=float(forced.correct) / targets,
-        loss=float(forced.loss) / targets,
+        token_accuracy=accuracy,
+        loss=loss,
         documents=len(pairs),
         tokens=tokens,
         vectors=vectors,
@@ -132,9 +135,10 @@ def to_markdown(results: dict[str, Any]) -> str:
     ]
     for item in sorted(results["results"], key=lambda item: (item["max_tokens"], item["ratio"])):
         ratio = f"{item['ratio']:g}" if item["ratio"] else "one vector"
+        accuracy = "-" if item["token_accuracy"] is None else f"{item['token_accuracy']:.1%}"
         rows.append(
             f"| {ratio} | {item['max_tokens']} | {item['bleu']:.1f} | {item['exact']:.1%} | "
-            f"{item['token_accuracy']:.1%} | {item['vectors']:,} / {item['tokens']:,} |"
+            f"{accuracy} | {item['vectors']:,} / {item['tokens']:,} |"
         )
     data = ", ".join(item["source"] for item in results["data"])
     count, beams = results["results"][0]["documents"], results["settings"]["beams"]
