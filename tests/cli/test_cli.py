@@ -149,7 +149,8 @@ def test_bad_input_is_one_line_and_code_two(run, arguments, message):
 
 def test_a_model_that_is_not_there_or_not_one_is_one_line_too(run, texts, tmp_path, copier_folder):
     out = tmp_path / "x.parquet"
-    assert "cannot load" in error_of(run("encode", texts, "-o", out, "--model", tmp_path / "nothing"))
+    failed = run("encode", texts, "-o", out, "--model", tmp_path / "nothing")
+    assert f"cannot load '{tmp_path}/nothing': no such folder." in error_of(failed)
     (tmp_path / "empty").mkdir()
     assert "holds no model" in error_of(run("encode", texts, "-o", out, "--model", tmp_path / "empty"))
     assert "ratio must lie" in error_of(

@@ -229,7 +229,7 @@ def test_what_is_judged_but_missing_counts_as_not_found(retrieval, tmp_path):
         ("x:clusters@0.1", "no method 'clusters'; there are all, mean"),
         ("x@ten", "'ten' is no ratio"),
         ("x@2", "ratio must lie in"),
-        ("nowhere/at/all", "cannot load 'nowhere/at/all'"),
+        ("nowhere/at/all", "cannot load 'nowhere/at/all': no such folder"),
     ],
 )
 def test_a_system_that_cannot_be_is_named(name, message):

@@ -110,4 +110,7 @@ def explain_loading(name: str) -> Iterator[None]:
         raise
     except (OSError, ValueError, SafetensorError) as error:
         reason = str(error).strip().split("\n")[0]
+        # A hub id has one slash at most and no dots before it: anything else was meant as a folder.
+        if not Path(name).exists() and (name.count("/") > 1 or name.startswith((".", "/", "~"))):
+            reason = "no such folder."
         raise CheckpointError(f"cannot load {name!r}: {reason}") from error
