@@ -115,7 +115,7 @@ def endurance(model: str, texts: list[str], source: str, seconds: float = 600.0)
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
 
 
-def fuzz(model: str, texts: list[str], source: str, examples: int = 120, seed: int = 1) -> None:
+def fuzz(model: str, texts: list[str], source: str, examples: int = 270, seed: int = 1) -> None:
     """Requests that schemathesis makes up from the OpenAPI description: none may bring a 5xx or an undescribed answer."""
     with tempfile.TemporaryDirectory() as folder:
         index = textnuggets.NuggetIndex.create(Path(folder) / "index", textnuggets.load(model))

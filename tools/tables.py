@@ -26,6 +26,7 @@ CLAIMED = {
     "for r = 0.1 alone": ("single-ratio/single-0.1/preferences",),
     "translate en-fr": ("translate/dev/reconstruction", "translate/nuggets/preferences"),
     "translate fr-en": ("translate-fr/nuggets/preferences",),
+    "search, token, 100 steps": ("search/gather-token/preferences",),
 }
 
 

@@ -114,6 +114,7 @@ def test_claims_are_judged_by_their_figures():
     assert verdicts(probing(0.2, 0.05)) == ["yes"]
     assert verdicts(probing(0.06, 0.05)) == ["partly"]
     assert verdicts(probing(0.01, 0.05)) == ["no"]
+    assert verdicts(probing(-0.01, -0.02)) == ["no"]  # it helps neither
 
 
 def test_the_page_holds_every_result_and_nothing_from_elsewhere(tmp_path):

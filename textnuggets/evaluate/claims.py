@@ -77,7 +77,7 @@ def check_probing(results: dict[str, Any]) -> list[Verdict]:
             Verdict(
                 f"a nugget helps most the text before it ({found['max_tokens']} tokens)",
                 "the gain is to the left of the nugget",
-                _verdict(before > 2 * max(after, 0), before > after),
+                _verdict(before > 2 * max(after, 0), before > max(after, 0)),
                 f"mean gain {before:.4f} over the {reach} tokens before it, {after:.4f} over the {reach} after it",
             )
         )

@@ -31,17 +31,18 @@ def _figure(width: float = 6.0, height: float = 3.6) -> tuple[Figure, Any]:
 
 def draw_learning(metrics: Sequence[dict[str, Any]]) -> Figure:
     """Dev BLEU and dev loss over the tokens seen, from a run's metrics.jsonl; a line for each ratio."""
-    figure = Figure(figsize=(6.0, 5.0), layout="constrained")
     tokens, seen = 0.0, {}
     for record in metrics:
         tokens += record.get("tokens", 0)
         seen[record["step"]] = tokens / 1e6
     evaluations = [record for record in metrics if "eval_loss" in record]
-    for number, (key, label) in enumerate(
-        (("eval_bleu_r", "greedy BLEU"), ("eval_loss_r", "loss, nats a token"))
-    ):
-        axes = figure.add_subplot(2, 1, number + 1)
-        for name in sorted({name for record in evaluations for name in record if name.startswith(key)}):
+    names = sorted({name for record in evaluations for name in record})
+    kinds = {"eval_bleu_r": "greedy BLEU", "eval_loss_r": "loss, nats a token"}
+    kinds = {key: label for key, label in kinds.items() if any(name.startswith(key) for name in names)}
+    figure = Figure(figsize=(6.0, 2.5 * max(1, len(kinds))), layout="constrained")
+    for number, (key, label) in enumerate(kinds.items()):
+        axes = figure.add_subplot(len(kinds), 1, number + 1)
+        for name in (name for name in names if name.startswith(key)):
             points = [(seen[record["step"]], record[name]) for record in evaluations if name in record]
             axes.plot(*zip(*points, strict=True), marker=".", label=f"r = {name.removeprefix(key)}")
         axes.set(ylabel=f"dev {label}", xlabel="million tokens seen")
