@@ -11,7 +11,7 @@ from transformers import AutoConfig, PreTrainedConfig
 from textnuggets.errors import ConfigError
 
 OWN_SETTINGS = (
-    "ratio", "scorer_layer", "selector", "gather", "residual", "feedback", "freeze", "window", "backbone",
+    "ratio", "query_ratio", "scorer_layer", "selector", "gather", "residual", "feedback", "freeze", "window", "backbone",
 )  # fmt: skip
 GatherMode = Literal["token", "mean", "attention", "both"]
 ResidualMode = Literal["add", "straight_through", "off"]
@@ -23,11 +23,12 @@ class NuggetConfig(PreTrainedConfig):
     Args:
         ratio: Compression ratio r; a text of n tokens becomes ceil(n * r) nuggets. May be
             overridden at every call.
+        query_ratio: That of queries in search, which are short and take no room; None is the same.
         scorer_layer: The encoder layer l whose hidden states are scored, 0 (the embeddings)
             to L (the last layer).
-        selector: Who picks the nuggets: `learned` (the paper), `chunking`,
-            `sentence_boundary`, `all_tokens` (ColBART), `mean` for one pooled vector (TSDAE),
-            or any function registered in `textnuggets.model.selection`.
+        selector: Who picks the nuggets: `learned` (the paper), `spread` (learned, one in each of k
+            equal chunks), `chunking`, `sentence_boundary`, `all_tokens` (ColBART), `mean` for one
+            pooled vector (TSDAE), or any function registered in `textnuggets.model.selection`.
         gather: What of the last layer a nugget is made of: the chosen `token` alone (the paper), the
             `mean` over the segment it closes, `attention` over that segment, or `both`, token and
             mean added.
@@ -48,6 +49,7 @@ class NuggetConfig(PreTrainedConfig):
     def __init__(
         self,
         ratio: float = 0.1,
+        query_ratio: float | None = None,
         scorer_layer: int = 3,
         selector: str = "learned",
         gather: GatherMode = "token",
@@ -64,6 +66,7 @@ class NuggetConfig(PreTrainedConfig):
             if near := get_close_matches(key, OWN_SETTINGS, n=1, cutoff=0.8):
                 raise ConfigError(f"unknown setting {key!r}: did you mean {near[0]!r}?")
         self.ratio = check_ratio(ratio)
+        self.query_ratio = None if query_ratio is None else check_ratio(query_ratio)
         self.scorer_layer = check_count("scorer_layer", scorer_layer, at_least=0)
         self.selector = selector  # checked against the registry when a model is built
         self.gather: GatherMode = _check_choice("gather", gather, get_args(GatherMode))

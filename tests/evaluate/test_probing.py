@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -92,3 +94,23 @@ def test_gains_are_averaged_over_documents_and_drawn(copier, tmp_path):
 def test_an_encoder_alone_cannot_be_probed(tmp_path):
     with pytest.raises(BackboneError, match="no decoder to probe"):
         evaluate_probing(tiny_model("bert"), ["none"], cache=str(tmp_path))
+
+
+def test_of_a_translation_a_nugget_stands_as_far_into_the_target_as_into_the_source(copier, tmp_path):
+    pairs = [[text, " ".join(text.split()[: len(text.split()) // 2])] for text in CORPUS]
+    bitext = tmp_path / "bitext.jsonl"
+    bitext.write_text(
+        "".join(json.dumps({"doc": i, "lang": "fr", "pairs": [pair]}) + "\n" for i, pair in enumerate(pairs))
+    )
+    found = evaluate_probing(
+        copier,
+        [str(bitext)],
+        documents=3,
+        lengths=[32],
+        languages=["en", "fr"],
+        cache=str(tmp_path / "cache"),
+    )
+    assert found["settings"]["languages"] == ["en", "fr"]
+    for item in found["results"][0]["by_order"]:
+        last = max(i for i, gain in enumerate(item["gain"]) if gain is not None)
+        assert max(np.flatnonzero(item["positions"])) <= last

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from math import ceil
 
@@ -116,6 +117,24 @@ def test_chunking_gives_one_token_per_chunk(n, k, data):
     assert [p * k // n for p in positions] == list(range(k))
 
 
+@given(n=st.integers(1, 40), k=st.integers(1, 40), seed=st.integers(0, 10))
+def test_spread_takes_the_best_token_of_every_chunk(n, k, seed):
+    made = candidates([n], [k])
+    scores = torch.randn(made.scores.shape, generator=torch.Generator().manual_seed(seed))
+    (positions,) = chosen(SELECTORS["spread"](replace(made, scores=scores)))
+    k = min(n, k)
+    for chunk, position in enumerate(positions):
+        members = [i for i in range(n) if i * k // n == chunk]
+        assert position == max(members, key=lambda i: scores[0, i])
+    assert len(positions) == k
+
+
+def test_spread_never_looks_at_padding():
+    made = candidates([8, 3], [4, 1])
+    found = SELECTORS["spread"](replace(made, scores=torch.arange(8.0).expand(2, -1)))
+    assert chosen(found) == [[1, 3, 5, 7], [2]]
+
+
 def test_sentence_boundaries_ignore_the_count_and_fall_back_to_the_last_token():
     found = SELECTORS["sentence_boundary"](candidates([6, 4], [1, 1], sentence_ends=[[2, 5], []]))
     assert chosen(found) == [[2, 5], [3]]
@@ -145,12 +164,12 @@ def test_a_new_selector_is_one_registered_function():
 
 def test_an_unknown_selector_is_named_with_the_known_ones():
     with pytest.raises(
-        ConfigError, match=r"learned, chunking, sentence_boundary, all_tokens, mean; got 'random'"
+        ConfigError, match=r"learned, spread, chunking, sentence_boundary, all_tokens, mean; got 'random'"
     ):
         tiny_model(selector="random")
 
 
-@pytest.mark.parametrize("name", ["chunking", "sentence_boundary", "all_tokens", "mean", "learned"])
+@pytest.mark.parametrize("name", ["chunking", "sentence_boundary", "all_tokens", "mean", "learned", "spread"])
 def test_every_selector_trains_and_encodes(name):
     model = tiny_model(selector=name)
     batch = tiny_batch()

@@ -54,6 +54,25 @@ def test_an_index_finds_what_maxsim_ranks_first(index, model):
         assert [hit.score for hit in hits] == pytest.approx(expected.tolist(), abs=2e-3)  # float16 is stored
 
 
+def test_queries_have_the_ratio_that_was_asked_for_else_the_models_own(model, tmp_path):
+    def ratio_of(name, **settings):
+        with NuggetIndex.create(tmp_path / name, model, ratio=0.2, **settings) as made:
+            return made.manifest.query_ratio
+
+    assert ratio_of("same") == 0.2
+    model.config.query_ratio = 0.5
+    try:
+        assert ratio_of("own") == 0.5
+        assert ratio_of("asked", query_ratio=1.0) == 1.0
+        with pytest.raises(ConfigError, match=r"ratio must lie in \(0, 1\], got 0"):
+            ratio_of("none", query_ratio=0.0)
+        with NuggetIndex.create(tmp_path / "matches", model, ratio=0.2) as made:
+            made.add(IDS, CORPUS)
+            assert len(made.search(CORPUS[0], k=1)[0].matches) == len(model.encode(CORPUS[0], ratio=0.5))
+    finally:
+        model.config.query_ratio = None
+
+
 def test_a_hit_says_which_stretch_answered_each_nugget_of_the_query(index, model):
     index.add(IDS, CORPUS)
     query = CORPUS[1]

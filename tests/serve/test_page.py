@@ -24,6 +24,7 @@ BROWSER = next(
     None,
 )
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="needs Chromium, such as Debian's package chromium")
+LONG = " ".join(CORPUS * 5)
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 
 
@@ -48,7 +49,7 @@ def serve(app):
 @pytest.fixture(scope="module")
 def address(copier, tmp_path_factory):
     index = NuggetIndex.create(tmp_path_factory.mktemp("paged") / "index", copier)
-    index.add([f"d{i}" for i in range(5)], CORPUS)
+    index.add([*(f"d{i}" for i in range(5)), "long"], [*CORPUS, LONG])
     address, stop = serve(create_app(copier, "tiny", index))
     yield address
     stop()
@@ -140,6 +141,20 @@ def test_search_shows_hits_with_their_matches_marked(page):
     expect(first.locator("h3")).to_contain_text("d3")
     expect(first.locator(".text")).to_have_text(CORPUS[3])
     assert first.locator("mark").count()
+
+
+def test_of_a_long_document_search_shows_what_matched_and_the_rest_when_asked(page):
+    page.click("#tab-search")
+    page.fill("#search-query", "The cat sat.")
+    page.keyboard.press("Enter")
+    long = page.locator("#hits article", has=page.locator("h3", has_text="long"))
+    expect(long.locator(".text")).to_contain_text("\u2026")
+    marks = long.locator("mark").all_inner_texts()
+    assert marks
+    long.locator("button").click()
+    expect(long.locator(".text")).to_have_text(LONG)
+    assert long.locator("mark").all_inner_texts() == marks
+    expect(long.locator("button")).to_have_count(0)
 
 
 def test_a_refused_request_is_told_and_the_next_one_clears_it(page):

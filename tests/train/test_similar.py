@@ -13,6 +13,9 @@ import textnuggets
 from tests.tiny import CORPUS, tiny_model, tiny_tokenizer
 from tests.train.setting import losses, make_setting, read_metrics
 from textnuggets.errors import ConfigError
+from textnuggets.evaluate.reducing import chunk_means
+from textnuggets.model.selection import nugget_count
+from textnuggets.search.maxsim import unit
 from textnuggets.search.tokens import load_token_encoder
 from textnuggets.train.data import load_corpus, tokenizers_of
 from textnuggets.train.pairs import PER_RECORD, PairBatches, Pairs, Records
@@ -24,6 +27,7 @@ from textnuggets.train.similar import (
     contrastive_loss,
     distilling_loss,
     encode_side,
+    in_chunks,
     similarity,
 )
 
@@ -103,6 +107,20 @@ def test_a_teacher_that_agrees_adds_nothing_and_one_that_does_not_pulls():
     )  # only order counts
     assert (distilling_loss(scores, scores.flip(0), 0.05) > 1).all()
     assert (distilling_loss(scores, scores.flip(0), 1.0) < 0.5).all()
+
+
+@pytest.mark.parametrize("ratio", [0.1, 0.25, 0.6, 1.0])
+def test_a_teachers_chunks_are_the_means_that_nuggets_are_measured_against(ratio):
+    """Of vectors of length 1, as the loss has them."""
+    tokens = forward(tiny_model("bert", selector="all_tokens"), CORPUS, 1.0)
+    found = in_chunks(tokens, ratio)
+    for vectors, kept, chunked, left in zip(
+        tokens.vectors, tokens.kept, found.vectors, found.kept, strict=True
+    ):
+        alone = vectors[kept].detach().numpy()
+        expected = unit(chunk_means(alone, nugget_count(len(alone), ratio)), "text")
+        assert int(left.sum()) == len(expected)
+        assert np.abs(chunked[left].detach().numpy() - expected).max() < 1e-5
 
 
 def test_texts_are_the_same_whatever_stands_beside_them():

@@ -85,7 +85,9 @@ def test_figures_are_written_by_step(unbroken):
     assert list((unbroken / "tensorboard").glob("events*"))
 
 
-@pytest.mark.parametrize("selector", ["learned", "mean", "all_tokens", "chunking", "sentence_boundary"])
+@pytest.mark.parametrize(
+    "selector", ["learned", "spread", "mean", "all_tokens", "chunking", "sentence_boundary"]
+)
 @pytest.mark.parametrize("objective", ["autoencode", "denoise", "translate"])
 def test_any_objective_goes_with_any_generator(recipe, tmp_path, objective, selector):
     changes = [f"objective.name={objective}", f"model.selector={selector}", "optimizer.steps=6"]

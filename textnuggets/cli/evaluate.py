@@ -25,6 +25,7 @@ Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for results, tabl
 Ratio = Annotated[float | None, typer.Option(help="Compression ratio; the model's own by default.")]
 Documents = Annotated[int, typer.Option(min=1, help="How many documents are drawn.")]
 Lengths = Annotated[str, typer.Option(help="The most tokens of a document; several with commas between.")]
+Languages = Annotated[str, typer.Option(help="Of the texts; source,target for a translation model.")]
 Seed = Annotated[int, typer.Option(min=0, help="Decides which documents are drawn.")]
 
 
@@ -44,9 +45,7 @@ def reconstruction(
     beams: Annotated[int, typer.Option(min=1, help="Beam width; the paper's is 5.")] = 5,
     documents: Documents = 200,
     lengths: Lengths = "128",
-    languages: Annotated[
-        str, typer.Option(help="Of the texts; source,target for a translation model.")
-    ] = "en",
+    languages: Languages = "en",
     seed: Seed = 0,
 ) -> None:
     """BLEU, exact match and token accuracy of texts decoded from their nuggets, by ratio."""
@@ -96,6 +95,7 @@ def probing(
     ratio: Ratio = None,
     documents: Documents = 1000,
     lengths: Lengths = "128",
+    languages: Languages = "en",
     seed: Seed = 0,
 ) -> None:
     """What a nugget stands for: the probability gain of the text when it alone is exposed."""
@@ -105,7 +105,7 @@ def probing(
     from textnuggets.evaluate.figures import draw_gain_around, draw_gain_by_order
     from textnuggets.evaluate.probing import SHOWN, evaluate_probing, to_markdown
 
-    results = evaluate_probing(loaded, data, ratio, documents, sizes, seed)
+    results = evaluate_probing(loaded, data, ratio, documents, sizes, languages.split(","), seed)
     figures = {"": draw_gain_around(results)}
     for found in results["results"]:
         figures[f"-{found['max_tokens']}"] = draw_gain_by_order(found)

@@ -68,7 +68,9 @@ def build(
     ratio: Annotated[
         float | None, typer.Option(help="Compression ratio; the model's own by default.")
     ] = None,
-    query_ratio: Annotated[float | None, typer.Option(help="That of queries; by default the same.")] = None,
+    query_ratio: Annotated[
+        float | None, typer.Option(help="That of queries; the model's own by default.")
+    ] = None,
     dtype: Annotated[str, typer.Option(help="Of the stored vectors: float32, float16 or int8.")] = "float16",
     store_text: Annotated[
         bool, typer.Option("--store-text/--no-store-text", help="Whether texts are kept beside the vectors.")

@@ -3,6 +3,9 @@
 g_i^j = p(y_i | y_<i, z_j) - p(y_i | y_<i), teacher-forced, with one nugget z_j exposed at a time. The
 baseline exposes nothing: one vector of zeros takes the place of the nugget, so that cross-attention,
 which has to read something, reads a constant.
+
+A nugget's place is told on the target: for an autoencoder the nugget's own token, for a translation the token that is as
+far into the target as the nugget is into the source.
 """
 
 from __future__ import annotations
@@ -67,17 +70,19 @@ def evaluate_probing(
     ratio: float | None = None,
     documents: int = 1000,
     lengths: Sequence[int] = (128,),
+    languages: Sequence[str] = ("en",),
     seed: int = 0,
     cache: str = DataRecipe.cache,
 ) -> dict[str, Any]:
     """Mean probability gain over token index, by the order of the nugget, and around the nugget.
 
     Args:
-        model: A nugget model trained to autoencode.
+        model: A nugget model with a decoder.
         sources: Corpora, as for training.
         ratio: Compression ratio; the model's own by default.
         documents: How many are drawn of each length.
         lengths: How many tokens the documents have at most.
+        languages: The language of the texts; source and target for translation.
         seed: Decides which are drawn.
         cache: Where packed documents are kept.
     """
@@ -89,12 +94,16 @@ def evaluate_probing(
         for length in lengths:
             # Documents that nearly fill the length, so that a token index means the same in all of them.
             corpus, rows = draw_documents(
-                model, sources, length, documents, seed, ["en"], cache, min_tokens=length * 3 // 4
+                model, sources, length, documents, seed, languages, cache, min_tokens=length * 3 // 4
             )
             found.append(_probe(model, corpus, rows, ratio, length, progress))
     return {
         "question": "probing",
-        "settings": {"ratio": ratio, "baseline": "a vector of zeros in place of the nugget"},
+        "settings": {
+            "ratio": ratio,
+            "baseline": "a vector of zeros in place of the nugget",
+            "languages": list(languages),
+        },
         **provenance(model, sources, seed),
         "results": found,
     }
@@ -120,7 +129,8 @@ def _probe(
             labels = torch.from_numpy(example.labels.astype(np.int64)).to(model.device)
             gains, positions = probability_gain(model, ids, labels, ratio)
             nuggets += len(positions)
-            _add(gains.cpu().numpy(), positions.cpu().numpy(), by_order, places, around)
+            on_target = positions * len(labels) // len(ids)
+            _add(gains.cpu().numpy(), on_target.cpu().numpy(), by_order, places, around)
             progress.add(1)
     return {
         "max_tokens": length,

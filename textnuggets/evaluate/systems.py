@@ -80,7 +80,8 @@ class Vectors(System):
         self.model_name, self.method, self.similarity = model, method, similarity
         self.model = _load(model, method)
         self.ratio = self.model.config.ratio if ratio is None else ratio
-        self.query_ratio = query_ratio or self.ratio
+        own = self.model.config.query_ratio if method is None else None
+        self.query_ratio = query_ratio or own or self.ratio
 
     def read(self, queries: Sequence[str], documents: Sequence[str]) -> Scores:
         """Encode everything once."""

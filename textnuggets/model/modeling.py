@@ -39,7 +39,7 @@ from textnuggets.model.outputs import GeneratedNuggets, NuggetOutput
 from textnuggets.model.pooling import Gather, mean_pool
 from textnuggets.model.residual import residual_bias
 from textnuggets.model.scoring import Scorer
-from textnuggets.model.selection import Candidates, Selection, get_selector, nugget_count
+from textnuggets.model.selection import LEARNED, Candidates, Selection, get_selector, nugget_count
 from textnuggets.model.tokenizing import check_tokenizer, fetch, load_tokenizer, punctuation_ids
 
 
@@ -65,7 +65,7 @@ class NuggetModel(TextInterface, PreTrainedModel):
             backbone = build_backbone(config.backbone, attn_implementation=None if asked == "sdpa" else asked)
         self.backbone: Any = backbone
         self.view = Backbone(backbone)
-        learns = config.selector == "learned"
+        learns = config.selector in LEARNED
         self.view.check_layer(config.scorer_layer, config.feedback)
         self.selector = get_selector(config.selector)
         self.scorer = Scorer(self.view.hidden_size) if learns else None

@@ -54,6 +54,7 @@ class Selection(NamedTuple):
 
 Selector = Callable[[Candidates], Selection]
 SELECTORS: dict[str, Selector] = {}
+LEARNED = ("learned", "spread")  # those that look at scores: a model has a scorer for them alone
 
 
 def selector(function: Selector) -> Selector:
@@ -108,19 +109,19 @@ def learned(candidates: Candidates) -> Selection:
 
 
 @selector
+def spread(candidates: Candidates) -> Selection:
+    """k equal chunks; of each the best-scoring token: learned, and no stretch of the text is left out."""
+    return _best_of_chunks(candidates.scores.masked_fill(~candidates.mask, -torch.inf), candidates)
+
+
+@selector
 def chunking(candidates: Candidates) -> Selection:
     """k equal chunks; of each the last comma or period, else its last token (section 7.1)."""
-    mask, n = candidates.mask, candidates.mask.sum(-1, keepdim=True)
-    count = torch.minimum(candidates.count[:, None], n)
-    position = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
-    chunk = position * count // n  # (batch, n) the chunk each token lies in
+    n = candidates.mask.shape[1]
     # Punctuation outranks every other token, and a later token an earlier one.
-    rank = position + candidates.punctuation * mask.shape[1]
-    k_max = int(count.max())
-    best = torch.zeros(len(mask), k_max + 1, dtype=torch.long, device=mask.device)
-    best.scatter_reduce_(1, chunk.masked_fill(~mask, k_max), rank, reduce="amax")
-    kept = torch.arange(k_max, device=mask.device) < count
-    return Selection((best[:, :k_max] % mask.shape[1]).masked_fill(~kept, 0), kept)
+    return _best_of_chunks(
+        torch.arange(n, device=candidates.mask.device) + candidates.punctuation * n, candidates
+    )
 
 
 @selector
@@ -143,6 +144,20 @@ def mean(candidates: Candidates) -> Selection:
     """
     last = candidates.mask.sum(-1, keepdim=True) - 1
     return Selection(last, torch.ones_like(last, dtype=torch.bool))
+
+
+def _best_of_chunks(ranking: Tensor, candidates: Candidates) -> Selection:
+    """Of each of k equal chunks of a text the token that ranks highest; of equals the earliest."""
+    mask, n = candidates.mask, candidates.mask.sum(-1, keepdim=True)
+    count = torch.minimum(candidates.count[:, None], n)
+    chunk = torch.arange(mask.shape[1], device=mask.device) * count // n  # (batch, n) where each token lies
+    k_max = int(count.max())
+    best_first = ranking.argsort(dim=-1, descending=True, stable=True)
+    place = best_first.argsort(dim=-1)  # (batch, n) 0 for the best token of the text
+    first = torch.full((len(mask), k_max + 1), mask.shape[1], device=mask.device)
+    first.scatter_reduce_(1, chunk.masked_fill(~mask, k_max), place, reduce="amin")
+    kept = torch.arange(k_max, device=mask.device) < count
+    return Selection(best_first.gather(1, first[:, :k_max].masked_fill(~kept, 0)).masked_fill(~kept, 0), kept)
 
 
 def _select_marked(marks: Tensor, mask: Tensor) -> Selection:

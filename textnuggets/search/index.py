@@ -94,7 +94,7 @@ class NuggetIndex:
             place: A folder that is not there yet, or `http://host:port/collection`.
             model: What encodes documents and queries.
             ratio: Compression ratio of the documents; the model's own by default.
-            query_ratio: That of the queries, whose vectors take no room; by default the same.
+            query_ratio: That of the queries, whose vectors take no room; the model's own by default, else the same.
             dtype: Of the stored vectors: float32, float16 or int8.
             store_text: Whether texts are kept beside the vectors.
             model_name: By which name `open` finds the model again; by default the folder it was loaded from.
@@ -103,13 +103,14 @@ class NuggetIndex:
         if dtype not in DTYPES:
             raise ConfigError(f"dtype must be one of {', '.join(DTYPES)}; got {dtype!r}.")
         ratio = check_ratio(model.config.ratio if ratio is None else ratio)
+        asked = (query_ratio, model.config.query_ratio, ratio)
         manifest = Manifest(
             format=FORMAT,
             version=__version__,
             model=model_name or lasting_name(model.config.name_or_path or "unnamed"),
             fingerprint=fingerprint(model),
             ratio=ratio,
-            query_ratio=check_ratio(ratio if query_ratio is None else query_ratio),
+            query_ratio=check_ratio(next(r for r in asked if r is not None)),
             dimensions=model.value.out_features,
             dtype=dtype,
             store_text=store_text,

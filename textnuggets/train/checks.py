@@ -12,7 +12,8 @@ ONLY_WITH = {
     "hide": ("autoencode", "denoise", "translate"),
     "sampled_softmax": ("autoencode", "denoise", "translate", "language_model"),
     **dict.fromkeys(
-        ("query_ratios", "temperature", "distill", "distill_temperature", "teacher"), ("similar",)
+        ("query_ratios", "temperature", "distill", "distill_temperature", "teacher", "teacher_ratios"),
+        ("similar",),
     ),
     **dict.fromkeys(("histories", "segments", "train_encoder"), ("language_model",)),
 }
@@ -30,9 +31,11 @@ def check_recipe(recipe: Recipe, place: str) -> None:
         refuse("give one of model.backbone and model.start.")
     ratios_of = {
         "model.ratio": [model.ratio],
+        "model.query_ratio": [] if model.query_ratio is None else [model.query_ratio],
         "objective.ratios": objective.ratios,
         "objective.anneal_from": [objective.anneal_from],
         "objective.query_ratios": objective.query_ratios,
+        "objective.teacher_ratios": objective.teacher_ratios,
         "report.ratios": report.ratios,
     }
     for key, ratios in ratios_of.items():
@@ -111,6 +114,10 @@ def check_recipe(recipe: Recipe, place: str) -> None:
         for name in ("temperature", "distill_temperature"):
             if getattr(objective, name) <= 0:
                 refuse(f"objective.{name} must be above 0, got {getattr(objective, name)}.")
+        if len(objective.teacher_ratios) != 2:
+            refuse(
+                f"objective.teacher_ratios are two, of queries and documents; got {objective.teacher_ratios}."
+            )
         if not 0 <= objective.distill <= 1:
             refuse(f"objective.distill must lie from 0 to 1, got {objective.distill}.")
         if objective.teacher is not None and not objective.distill:

@@ -32,10 +32,13 @@ class ModelRecipe:
     """Folder or hub id of a nugget model to go on from, instead of a backbone."""
     ratio: float = 0.1
     """The ratio the trained model uses unless it is told another."""
+    query_ratio: float | None = None
+    """That of queries in search; by default the same."""
     scorer_layer: int = 3
     """The encoder layer l that is scored."""
     selector: str = "learned"
-    """Who picks the nuggets: learned, chunking, sentence_boundary, all_tokens, or mean (TSDAE)."""
+    """Who picks the nuggets: learned, spread (learned, one in each of k equal chunks), chunking, sentence_boundary,
+    all_tokens, or mean (TSDAE)."""
     gather: GatherMode = "token"
     """What a nugget is made of: the chosen token, the mean of or attention over the segment it closes, or both
     (token and mean)."""
@@ -106,11 +109,14 @@ class ObjectiveRecipe:
     temperature: float = 0.05
     """similar: what similarities are divided by."""
     distill: float = 0.0
-    """similar: the weight, from 0 to 1, of ranking as the all-token MaxSim of the teacher does."""
+    """similar: the weight, from 0 to 1, of ranking as the MaxSim of the teacher's token vectors does."""
     distill_temperature: float = 0.1
     """similar: what similarities are divided by before teacher and model are compared."""
     teacher: str | None = None
     """similar: hub id or folder of the teacher; by default the model that is started from, untrained."""
+    teacher_ratios: list[float] = field(default_factory=lambda: [1.0, 1.0])
+    """similar: the teacher's vectors for each token of a query and of a document: 1 is every token, below that the
+    means of equal chunks."""
     histories: list[int] = field(default_factory=list)
     """language_model: one of these is drawn for every step, the number of segments that are read; by default
     model.history."""

@@ -187,11 +187,20 @@ def build_language_model(recipe: Recipe) -> NuggetLM:
 def build_nugget_model(recipe: Recipe) -> NuggetModel:
     """A backbone made into a nugget model, or one that was trained before."""
     wanted = recipe.model
-    settings = ("ratio", "scorer_layer", "selector", "gather", "residual", "feedback", "freeze")
+    settings = (
+        "ratio",
+        "query_ratio",
+        "scorer_layer",
+        "selector",
+        "gather",
+        "residual",
+        "feedback",
+        "freeze",
+    )
     if wanted.start is not None:
         model = NuggetModel.from_pretrained(wanted.start, dtype=torch.float32)
-        model.config.ratio = wanted.ratio
-        for key in settings[1:]:
+        model.config.ratio, model.config.query_ratio = wanted.ratio, wanted.query_ratio
+        for key in settings[2:]:
             if getattr(model.config, key) != getattr(wanted, key):
                 raise ConfigError(
                     f"model.{key} is {getattr(wanted, key)!r}, but {wanted.start!r} has "

@@ -1,7 +1,7 @@
 """The objective `similar`: of texts that belong together, the nuggets answer each other (mean-MaxSim, Eq. 10).
 
-Two things are learned: to find a query's own document among those of the batch, and to rank them as all tokens of a
-teacher do, by the whole query and by every token of it. The scores of the chosen tokens take part with a gradient and
+Two things are learned: to find a query's own document among those of the batch, and to rank them as the token vectors of
+a teacher do, each or in chunks, by the whole query and by every part of it. The scores of the chosen tokens take part with a gradient and
 without a value (straight through): an index computes plain MaxSim.
 """
 
@@ -17,6 +17,7 @@ from torch.nn import functional
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.outputs import NuggetOutput
 from textnuggets.model.residual import residual_bias
+from textnuggets.model.selection import nugget_count
 from textnuggets.train.batching import Collator
 from textnuggets.train.data import PackedCorpus
 from textnuggets.train.objectives import Objective, Step
@@ -145,13 +146,16 @@ class Similar(Objective):
         if self.teacher is not None:
             self.teacher.to(scores.device)  # type: ignore[arg-type]  # where the Trainer moved the model
             with torch.no_grad():
-                asked, known = (encode_side(self.teacher, side, 1.0) for side in (queries, documents))
-                by_token = answers(asked, known)  # (queries, n, documents)
+                asked, known = (
+                    in_chunks(encode_side(self.teacher, side, 1.0), ratio)
+                    for side, ratio in zip((queries, documents), objective.teacher_ratios, strict=True)
+                )
+                by_chunk = answers(asked, known)  # (queries, k, documents)
                 weights = _equal(asked)
-                whole = (by_token * weights[:, :, None]).sum(1)
+                whole = (by_chunk * weights[:, :, None]).sum(1)
             by_query = distilling_loss(scores, whole, objective.distill_temperature).sum()
-            # The teacher's own query tokens ask the nuggets: each tells what of the document must be found in them.
-            each = distilling_loss(answers(asked, document), by_token, objective.distill_temperature)
+            # The teacher's own query vectors ask the nuggets: each tells what of the document must be found in them.
+            each = distilling_loss(answers(asked, document), by_chunk, objective.distill_temperature)
             taught = (by_query + (each * weights).sum()) / 2
             loss = (1 - objective.distill) * loss + objective.distill * taught
         right = torch.arange(len(scores), device=scores.device)
@@ -195,6 +199,19 @@ def encode_side(model: nn.Module, inputs: dict[str, Tensor], ratio: float) -> Si
     back = order.argsort()
     # Where every token is chosen there is no choice to learn.
     return Side(vectors[back], (scores.detach() if ratio >= 1 else scores)[back], kept[back])
+
+
+def in_chunks(side: Side, ratio: float) -> Side:
+    """The means of k = ceil(n * r) equal chunks of a text's n vectors; all of them if the ratio is 1."""
+    if ratio >= 1:
+        return side
+    n = side.kept.sum(1)
+    count = nugget_count(n, ratio)
+    slots, numbers = (torch.arange(size, device=n.device) for size in (side.kept.shape[1], int(count.max())))
+    start, end = ((numbers + i) * n[:, None] // count[:, None] for i in (0, 1))  # (texts, k)
+    members = (start[:, :, None] <= slots) & (slots < end[:, :, None]) & side.kept[:, None]  # (texts, k, n)
+    vectors = functional.normalize(members.float() @ side.vectors, dim=-1)
+    return Side(vectors, vectors.new_zeros(vectors.shape[:2]), numbers < count[:, None])
 
 
 def _side(output: NuggetOutput) -> Side:
