@@ -13,6 +13,7 @@ from textnuggets.errors import ConfigError
 OWN_SETTINGS = (
     "ratio", "query_ratio", "scorer_layer", "selector", "gather", "residual", "feedback", "freeze", "window", "backbone",
 )  # fmt: skip
+SHORTEST = 16  # tokens of a window
 GatherMode = Literal["token", "mean", "attention", "both"]
 ResidualMode = Literal["add", "straight_through", "off"]
 
@@ -73,7 +74,7 @@ class NuggetConfig(PreTrainedConfig):
         self.residual = check_residual(residual)
         self.feedback = _check_flag("feedback", feedback)
         self.freeze = _check_flag("freeze", freeze)
-        self.window = None if window is None else check_count("window", window, at_least=16)
+        self.window = None if window is None else check_count("window", window, at_least=SHORTEST)
         if isinstance(backbone, dict):
             backbone = AutoConfig.for_model(**backbone)
         self.backbone = backbone

@@ -23,10 +23,31 @@ CLAIMED = {
         "default/nuggets-256/probing",
     ),
     "default, r = 0.25": ("default/nuggets-0.25/preferences",),
-    "for r = 0.1 alone": ("single-ratio/single-0.1/preferences",),
-    "translate en-fr": ("translate/dev/reconstruction", "translate/nuggets/preferences"),
+    "for r = 0.1 alone": (
+        "single-ratio/single-0.1/lengths/reconstruction",
+        "single-ratio/single-0.1/preferences",
+        "single-ratio/single-0.1/probing",
+    ),
+    "translate en-fr": (
+        "translate/dev/reconstruction",
+        "translate/nuggets/preferences",
+        "translate/nuggets/probing",
+    ),
     "translate fr-en": ("translate-fr/nuggets/preferences",),
     "search, token, 100 steps": ("search/gather-token/preferences",),
+}
+LENGTHS = {
+    "default": "default/lengths",
+    "for r = 0.1 alone": "single-ratio/single-0.1/lengths",
+    "translate en-fr": "translate/lengths",
+}
+FIDELITY = {"default": "default/nuggets", "the one for r = 0.1 alone": "single-ratio/single-0.1"}
+# Tasks of search, by what is shown of them.
+SEARCHED = {
+    "reranking": "reranking, MRR",
+    "paraphrase": "paraphrase, MRR",
+    "cranfield": "Cranfield, nDCG@10",
+    "time": "TIME, nDCG@10",
 }
 
 
@@ -105,37 +126,62 @@ def tsdae_table() -> str:
 
 
 def lengths_table() -> str:
-    """BLEU of the default model by ratio and by length of document."""
-    found = read("default/lengths")
-    cells = {(row["ratio"], row["max_tokens"]): row for row in found["results"]}
-    lengths = sorted({length for _, length in cells})
-    rows = [
-        f"| ratio | {' | '.join(f'up to {length} tokens' for length in lengths)} |",
-        f"|---|{'---|' * len(lengths)}",
-    ]
-    for ratio in sorted({ratio for ratio, _ in cells}):
-        told = f"{ratio:g}" if ratio else "one vector"
-        bleu = [f"{cells[ratio, length]['bleu']:.1f}" for length in lengths]
-        rows.append(f"| {told} | {' | '.join(bleu)} |")
-    count = found["results"][0]["documents"]
-    return "\n".join(
-        [*rows, "", f"BLEU; {count} dev documents of each length, {found['settings']['beams']} beams."]
-    )
+    """BLEU by ratio and by length of document."""
+    rows: list[str] = []
+    for label, name in LENGTHS.items():
+        found = read(name)
+        cells = {(row["ratio"], row["max_tokens"]): row for row in found["results"]}
+        lengths = sorted({length for _, length in cells})
+        if not rows:
+            rows = [
+                f"| model | ratio | {' | '.join(f'up to {length} tokens' for length in lengths)} |",
+                f"|---|---|{'---|' * len(lengths)}",
+            ]
+        counted = f"{label}, {found['results'][0]['documents']} documents of each length"
+        for ratio in sorted({ratio for ratio, _ in cells}):
+            bleu = [f"{cells[ratio, length]['bleu']:.1f}" for length in lengths]
+            rows.append(f"| {counted} | {f'{ratio:g}' if ratio else 'one vector'} | {' | '.join(bleu)} |")
+            counted = ""
+    return "\n".join([*rows, "", f"BLEU on dev documents, {found['settings']['beams']} beams."])
 
 
 def fidelity_table() -> str:
     """What a ratio for each document saves."""
-    found = read("default/nuggets", "fidelity")
-    each, tokens, needed = found["each"], found["tokens"], found["one_ratio_vectors"]
-    told = (
-        f"Of {found['documents']} dev documents {each['reached']:.0%} reach a BLEU of {found['settings']['fidelity']:g}; together they keep "
-        f"{each['vectors'] / tokens:.3f} vectors a token, at a mean fidelity of {each['fidelity']:.3f}. "
+    told = []
+    for label, name in FIDELITY.items():
+        found = read(name, "fidelity")
+        each, tokens, needed = found["each"], found["tokens"], found["one_ratio_vectors"]
+        text = (
+            f"- **{label}**: of {found['documents']} dev documents {each['reached']:.0%} reach a BLEU of "
+            f"{found['settings']['fidelity']:g}; together they keep {each['vectors'] / tokens:.3f} vectors a token, at a mean "
+            f"fidelity of {each['fidelity']:.3f}. "
+        )
+        told.append(
+            text + "No single ratio has that mean fidelity."
+            if needed is None
+            else text
+            + f"One ratio for all needs {needed / tokens:.3f} for the same mean: **{found['saved']:.1%}** are saved."
+        )
+    return "\n".join(told)
+
+
+def search_table() -> str:
+    """The search model beside other ways to have as many vectors, task by task."""
+    found = {task: read(f"search/{task}", "similarity") for task in SEARCHED}
+    systems = [row["system"] for row in next(iter(found.values()))["results"]]
+    rows = [f"| system | {' | '.join(SEARCHED.values())} |", f"|---|{'---|' * len(SEARCHED)}"]
+    for system in systems:
+        cells = []
+        for results in found.values():
+            (row,) = (row for row in results["results"] if row["system"] == system)
+            value, *_ = row["measures"].values()
+            cells.append(f"{value['mean']:.1f} ({value['low']:.1f} to {value['high']:.1f})")
+        rows.append(f"| {system} | {' | '.join(cells)} |")
+    counts = ", ".join(
+        f"[{task}](results/search/{task}/similarity.md) {results['queries']} of {results['documents']:,} documents"
+        for task, results in found.items()
     )
-    if needed is None:
-        return told + "No single ratio has that mean fidelity."
-    return told + (
-        f"One ratio for all needs {needed / tokens:.3f} vectors a token for the same mean: **{found['saved']:.1%}** are saved."
-    )
+    return "\n".join([*rows, "", f"In brackets 95% intervals over queries: {counts}."])
 
 
 def claims() -> str:
@@ -151,6 +197,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "tsdae": tsdae_table,
     "lengths": lengths_table,
     "fidelity": fidelity_table,
+    "search": search_table,
     "claims": claims,
 }
 

@@ -165,6 +165,16 @@ def test_parts_named_in_the_recipe_are_frozen_and_others_learn_faster(recipe, tm
     assert any(name.startswith("backbone.model.decoder.layers.1") for name in changed)
 
 
+def test_a_trained_model_reads_no_more_at_once_than_it_learned_from(recipe, tmp_path):
+    short = ["data.max_tokens=32", "data.min_tokens=4", "optimizer.steps=2"]
+    first = train(read_recipe(recipe, short), tmp_path / "first")
+    assert textnuggets.load(first).window == 32
+    # A model that goes on keeps what it knew, or learns more.
+    for longest, window in ((24, 32), (48, 48)):
+        changes = [*short[1:], f"model.start={first}", f"data.max_tokens={longest}"]
+        assert build_model(read_recipe(recipe, changes)).window == window
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from textnuggets.config import NuggetConfig
+from textnuggets.config import SHORTEST, NuggetConfig
 from textnuggets.errors import BackboneError, CheckpointError, ConfigError, InputError, MissingExtraError
 from textnuggets.files import replacing
 from textnuggets.train.reading import read_recipe
@@ -27,6 +27,7 @@ from transformers.trainer_callback import PrinterCallback
 
 from textnuggets.lm.corpus import load_streams
 from textnuggets.lm.modeling import NuggetLM
+from textnuggets.model.backbone import backbone_window
 from textnuggets.model.checkpoint import load
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.search.tokens import load_token_encoder
@@ -218,10 +219,11 @@ def build_nugget_model(recipe: Recipe) -> NuggetModel:
         )
     if not decodes and model.view.family.decodes:
         model.view.decoder.requires_grad_(False)  # nothing is decoded; distributed training would wait for it
-    if recipe.data.max_tokens > (min(model.window, model.decoder_window) if decodes else model.window):
-        raise ConfigError(
-            f"data.max_tokens is {recipe.data.max_tokens}, but the model takes {model.window} at most."
-        )
+    longest = recipe.data.max_tokens
+    if longest > (room := backbone_window(model.view.config)):
+        raise ConfigError(f"data.max_tokens is {longest}, but the model takes {room} at most.")
+    # What is longer than all it learned from comes back poorly if it is read at once: it goes in parts.
+    model.config.window = max(longest, model.config.window or SHORTEST)
     if recipe.objective.hide and model.tokenizer.unk_token_id is None:
         raise ConfigError("objective.hide needs a tokenizer with an unknown token; this one has none.")
     if wanted.dropout is not None:
