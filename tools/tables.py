@@ -45,8 +45,6 @@ LENGTHS = {
 FIDELITY = {"default": "default/nuggets", "the one for r = 0.1 alone": "single-ratio/single-0.1"}
 # Tasks of search, by what is shown of them.
 SEARCHED = {
-    "reranking": "reranking, MRR",
-    "paraphrase": "paraphrase, MRR",
     "cranfield": "Cranfield, nDCG@10",
     "time": "TIME, nDCG@10",
 }
