@@ -176,8 +176,8 @@ def search_table() -> str:
             value, *_ = row["measures"].values()
             cells.append(f"{value['mean']:.1f} ({value['low']:.1f} to {value['high']:.1f})")
         rows.append(f"| {system} | {' | '.join(cells)} |")
-    counts = ", ".join(
-        f"[{task}](results/search/{task}/similarity.md) {results['queries']} of {results['documents']:,} documents"
+    counts = "; ".join(
+        f"[{task}](results/search/{task}/similarity.md) {results['queries']} queries, {results['documents']:,} documents"
         for task, results in found.items()
     )
     return "\n".join([*rows, "", f"In brackets 95% intervals over queries: {counts}."])

@@ -111,6 +111,7 @@ def test_of_a_translation_a_nugget_stands_as_far_into_the_target_as_into_the_sou
         cache=str(tmp_path / "cache"),
     )
     assert found["settings"]["languages"] == ["en", "fr"]
+    assert found["results"][0]["documents"] >= 1
     for item in found["results"][0]["by_order"]:
         last = max(i for i, gain in enumerate(item["gain"]) if gain is not None)
         assert max(np.flatnonzero(item["positions"])) <= last

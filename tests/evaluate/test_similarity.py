@@ -22,6 +22,7 @@ from textnuggets.evaluate.reducing import REDUCTIONS, ward
 from textnuggets.evaluate.similarity import evaluate_similarity, interval, measure, rank, to_markdown
 from textnuggets.evaluate.systems import make_system
 from textnuggets.evaluate.tasks import read_task
+from textnuggets.model.checkpoint import load
 from textnuggets.search.maxsim import SIMILARITIES, both_ways, matching, one_way, unit
 
 CANDIDATES = 20
@@ -205,6 +206,15 @@ def test_queries_may_have_another_ratio(models):
     texts = (CORPUS[:1], CORPUS)
     assert plain.read(*texts)(0, [1]) != richer.read(*texts)(0, [1])
     assert plain.vectors == richer.vectors
+
+
+def test_a_models_own_ratio_of_queries_holds_for_its_nuggets_alone(models, tmp_path):
+    model = load(models / "nuggets")
+    model.config.query_ratio = 0.5
+    model.save_pretrained(tmp_path / "own")
+    names = (f"{tmp_path / 'own'}@0.2", f"{tmp_path / 'own'}:chunk_means@0.2")
+    assert [make_system(name, one_way).query_ratio for name in names] == [0.5, 0.2]
+    assert make_system(names[0], one_way, 1.0).query_ratio == 1.0
 
 
 def test_grades_say_what_they_mean_and_leave_out_the_rest(retrieval):

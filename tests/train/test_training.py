@@ -172,7 +172,11 @@ def test_a_trained_model_reads_no_more_at_once_than_it_learned_from(recipe, tmp_
     # A model that goes on keeps what it knew, or learns more.
     for longest, window in ((24, 32), (48, 48)):
         changes = [*short[1:], f"model.start={first}", f"data.max_tokens={longest}"]
-        assert build_model(read_recipe(recipe, changes)).window == window
+        going_on = build_model(read_recipe(recipe, [*changes, "model.query_ratio=0.5"]))
+        assert (going_on.window, going_on.config.query_ratio) == (window, 0.5)
+    going_on.save_pretrained(tmp_path / "second")
+    kept = build_model(read_recipe(recipe, [*short[1:], f"model.start={tmp_path / 'second'}"]))
+    assert kept.config.query_ratio == 0.5
 
 
 @pytest.mark.parametrize(

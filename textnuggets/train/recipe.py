@@ -33,7 +33,7 @@ class ModelRecipe:
     ratio: float = 0.1
     """The ratio the trained model uses unless it is told another."""
     query_ratio: float | None = None
-    """That of queries in search; by default the same."""
+    """That of queries in search; by default that of model.start, else the same."""
     scorer_layer: int = 3
     """The encoder layer l that is scored."""
     selector: str = "learned"

@@ -200,7 +200,9 @@ def build_nugget_model(recipe: Recipe) -> NuggetModel:
     )
     if wanted.start is not None:
         model = NuggetModel.from_pretrained(wanted.start, dtype=torch.float32)
-        model.config.ratio, model.config.query_ratio = wanted.ratio, wanted.query_ratio
+        model.config.ratio = wanted.ratio
+        if wanted.query_ratio is not None:
+            model.config.query_ratio = wanted.query_ratio
         for key in settings[2:]:
             if getattr(model.config, key) != getattr(wanted, key):
                 raise ConfigError(
