@@ -70,6 +70,18 @@ def test_rerank_has_the_shape_of_cohere_and_jina(client, copier):
         assert result["relevance_score"] == pytest.approx(expected[result["index"]], abs=1e-5)
 
 
+def test_rerank_encodes_the_query_at_the_models_ratio_for_queries(client, copier, monkeypatch):
+    monkeypatch.setattr(copier.config, "query_ratio", 1.0)
+    body = {"query": CORPUS[0], "documents": [CORPUS[1]], "ratio": 0.2}
+    (result,) = client.post("/v1/rerank", json=body).json()["results"]
+    every, few = (
+        maxsim(copier.encode(CORPUS[0], ratio=ratio), copier.encode(CORPUS[1], ratio=0.2))
+        for ratio in (1.0, 0.2)
+    )
+    assert result["relevance_score"] == pytest.approx(every, abs=1e-5)
+    assert every != pytest.approx(few, abs=1e-3)
+
+
 def test_nuggets_come_back_as_text(client):
     found = client.post("/nuggets", json={"texts": [CORPUS[0]], "pieces": True}).json()["texts"][0]
     assert "".join(piece["text"] for piece in found["pieces"] if not piece["is_special"]) == CORPUS[0]

@@ -253,6 +253,7 @@ def test_all_tokens_of_a_nugget_model_are_those_of_an_encoder_that_picks_none(tm
         ("objective.distill_temperature=-1.0", "distill_temperature must be above 0"),
         ("objective.distill=2.0", "distill must lie from 0 to 1"),
         ("objective.teacher=x", "nothing to say"),
+        ("objective.teacher_ratios=[0.5, 0.5]", "nothing to say"),
         ("objective.hide=0.1", "does not go with the objective 'similar'"),
     ],
 )

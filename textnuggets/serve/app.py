@@ -120,7 +120,9 @@ def create_app(
         if not request.query.strip():
             raise Refused(422, "query is empty: there is nothing to rank by.", "query")
         await check(query=[request.query], documents=texts)
-        query, *found = await timed(worker.encode([request.query, *texts], request.ratio))
+        asked = model.config.query_ratio or request.ratio
+        both = asyncio.gather(worker.encode([request.query], asked), worker.encode(texts, request.ratio))
+        (query,), found = await timed(both)
         check_answer(len(query) * max(map(len, found)), "documents")
         answer_id = uuid.uuid4().hex
         return await asyncio.to_thread(answers.rerank, query, found, texts, request, name, answer_id)

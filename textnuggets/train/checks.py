@@ -120,8 +120,9 @@ def check_recipe(recipe: Recipe, place: str) -> None:
             )
         if not 0 <= objective.distill <= 1:
             refuse(f"objective.distill must lie from 0 to 1, got {objective.distill}.")
-        if objective.teacher is not None and not objective.distill:
-            refuse("objective.teacher has nothing to say while objective.distill is 0.")
+        for name in ("teacher", "teacher_ratios"):
+            if not objective.distill and getattr(objective, name) != getattr(ObjectiveRecipe(), name):
+                refuse(f"objective.{name} has nothing to say while objective.distill is 0.")
     for name, fitting in ONLY_WITH.items():
         if objective.name not in fitting and getattr(objective, name) != getattr(ObjectiveRecipe(), name):
             refuse(f"objective.{name} does not go with the objective {objective.name!r}.")
