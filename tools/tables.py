@@ -28,7 +28,7 @@ CLAIMED = {
         "single-ratio/single-0.1/preferences",
         "single-ratio/single-0.1/probing",
     ),
-    "autoencoder, layer 3, 300 steps": ("ablation/base/preferences",),
+    "autoencoder, layer 3, 300 steps": ("autoencode-layer-3/preferences",),
     "translate en-fr": (
         "translate/dev/reconstruction",
         "translate/nuggets/preferences",

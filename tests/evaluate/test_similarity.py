@@ -215,6 +215,9 @@ def test_a_models_own_ratio_of_queries_holds_for_its_nuggets_alone(models, tmp_p
     names = (f"{tmp_path / 'own'}@0.2", f"{tmp_path / 'own'}:chunk_means@0.2")
     assert [make_system(name, one_way).query_ratio for name in names] == [0.5, 0.2]
     assert make_system(names[0], one_way, 1.0).query_ratio == 1.0
+    for name in names:
+        named = make_system(f"{name}/0.25", one_way, 1.0)
+        assert (named.ratio, named.query_ratio) == (0.2, 0.25)
 
 
 def test_grades_say_what_they_mean_and_leave_out_the_rest(retrieval):
@@ -238,7 +241,10 @@ def test_what_is_judged_but_missing_counts_as_not_found(retrieval, tmp_path):
     [
         ("x:clusters@0.1", "no method 'clusters'; there are all, mean"),
         ("x@ten", "'ten' is no ratio"),
+        ("x@", "'' is no ratio"),
         ("x@2", "ratio must lie in"),
+        ("x@0.1/2", "ratio must lie in"),
+        ("x@0.1/0.2/0.3", "one ratio, or two"),
         ("nowhere/at/all", "cannot load 'nowhere/at/all': no such folder"),
     ],
 )

@@ -139,7 +139,7 @@ def similarity(
         list[str],
         typer.Argument(
             metavar="SYSTEM... TASK",
-            help="What to compare: 'bm25' or [LABEL=]MODEL[:METHOD][@RATIO], METHOD being all, mean, every, random, "
+            help="What to compare: 'bm25' or [LABEL=]MODEL[:METHOD][@RATIO[/QUERY_RATIO]], METHOD being all, mean, every, random, "
             "chunk_means, ward, chunking or sentences instead of a model's own nuggets. Last, the task's folder.",
         ),
     ],

@@ -1,8 +1,9 @@
-"""What can be compared, by name: `bm25`, or `[LABEL=]MODEL[:METHOD][@RATIO]`.
+"""What can be compared, by name: `bm25`, or `[LABEL=]MODEL[:METHOD][@RATIO[/QUERY_RATIO]]`.
 
     bm25                         words, by BM25
     search                       the nuggets of a model, at its own ratio
     search@0.05                  at another
+    search@0.05/0.5              and queries at one of their own
     all-MiniLM-L6-v2:all         every token of an encoder
     all-MiniLM-L6-v2:ward@0.1    as many vectors as nuggets at that ratio, by a rule
     mine=runs/3/best             called 'mine' in the table
@@ -76,12 +77,12 @@ class Vectors(System):
     def __init__(self, name: str, similarity: Similarity, query_ratio: float | None) -> None:
         label, described = split_label(name)
         super().__init__(label)
-        model, method, ratio = _parse(described)
+        model, method, ratio, named = _parse(described)
         self.model_name, self.method, self.similarity = model, method, similarity
         self.model = _load(model, method)
         self.ratio = self.model.config.ratio if ratio is None else ratio
         own = self.model.config.query_ratio if method is None else None
-        self.query_ratio = query_ratio or own or self.ratio
+        self.query_ratio = named or query_ratio or own or self.ratio
 
     def read(self, queries: Sequence[str], documents: Sequence[str]) -> Scores:
         """Encode everything once."""
@@ -146,11 +147,11 @@ def split_label(name: str) -> tuple[str, str]:
     return (label, described) if equals and "/" not in label else (name, name)
 
 
-def _parse(name: str) -> tuple[str, str | None, float | None]:
-    """Model, method and ratio of a name."""
-    rest, at, ratio = name.rpartition("@")
+def _parse(name: str) -> tuple[str, str | None, float | None, float | None]:
+    """Model, method, ratio and ratio of queries of a name."""
+    rest, at, ratios = name.rpartition("@")
     if not at:
-        rest, ratio = name, ""
+        rest, ratios = name, ""
     model, colon, method = rest.rpartition(":")
     if not colon or Path(rest).exists():
         model, method = rest, ""
@@ -158,18 +159,21 @@ def _parse(name: str) -> tuple[str, str | None, float | None]:
     if method and method not in known:
         raise InputError(f"{name}: no method {method!r}; there are {', '.join(known)}.")
     try:
-        number = float(ratio) if at else None
+        numbers = [float(part) for part in ratios.split("/")] if at else []
     except ValueError as error:
-        raise InputError(f"{name}: {ratio!r} is no ratio.") from error
-    return model, method or None, None if number is None else check_ratio(number)
+        raise InputError(f"{name}: {ratios!r} is no ratio.") from error
+    if len(numbers) > 2:
+        raise InputError(f"{name}: write one ratio, or two, of documents and queries.")
+    ratio, query_ratio = [*map(check_ratio, numbers), None, None][:2]
+    return model, method or None, ratio, query_ratio
 
 
 def make_system(name: str, similarity: Similarity, query_ratio: float | None = None) -> System:
     """The system of a name, as above; models are loaded.
 
     Args:
-        name: `bm25`, or `[LABEL=]MODEL[:METHOD][@RATIO]`.
+        name: `bm25`, or `[LABEL=]MODEL[:METHOD][@RATIO[/QUERY_RATIO]]`.
         similarity: Of vectors with vectors.
-        query_ratio: Another ratio for the queries, whose vectors take no room in an index.
+        query_ratio: The ratio of queries, whose vectors take no room in an index, where the name has none.
     """
     return Words(name) if name == "bm25" else Vectors(name, similarity, query_ratio)
