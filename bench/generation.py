@@ -7,10 +7,12 @@ import time
 from typing import Any
 
 import torch
+from matplotlib.figure import Figure
 from transformers import AutoConfig, DynamicCache, EncoderDecoderCache
 
-from bench.measuring import record
+from bench.measuring import RESULTS, record
 from textnuggets import NuggetConfig, NuggetLM, NuggetModel
+from textnuggets.evaluate.figures import BLUE, RED, save_figure
 from textnuggets.lm.history import History, SegmentMemory
 from textnuggets.model.selection import nugget_count
 from textnuggets.model.tokenizing import load_tokenizer
@@ -44,6 +46,7 @@ def cost_of_context(name: str, rounds: int) -> None:
             row[f"bytes_{side}"] = _bytes(cache)
         found.append(row)
         print(row)
+    save_figure(draw_cost(found), RESULTS / "token-cost")
     base = found[0]["ms_nuggets"]
     by_context = {row["context"]: row for row in found}
     grown = (by_context[8192]["bytes_nuggets"] - found[0]["bytes_nuggets"]) / (
@@ -71,6 +74,22 @@ def cost_of_context(name: str, rounds: int) -> None:
         settings,
         {"ratio": round(grown, 3), "rows": found},
     )
+
+
+def draw_cost(rows: list[dict[str, Any]]) -> Figure:
+    """Time and memory a token against the length of the context, of both."""
+    figure = Figure(figsize=(8.0, 3.2), layout="constrained")
+    contexts = [row["context"] for row in rows]
+    for place, (key, unit, size) in enumerate((("ms", "ms a token", 1), ("bytes", "MB of memory", 1e6)), 1):
+        axes = figure.add_subplot(1, 2, place)
+        for side, label, colour in (("full", "full attention", RED), ("nuggets", "nuggets", BLUE)):
+            axes.plot(
+                contexts, [row[f"{key}_{side}"] / size for row in rows], ".-", color=colour, label=label
+            )
+        axes.set(xlabel="tokens of context", ylabel=unit, ylim=(0, None))
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False)
+    return figure
 
 
 def _nuggets(lm: NuggetLM, context: int) -> Any:

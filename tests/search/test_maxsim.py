@@ -60,7 +60,9 @@ def test_it_agrees_with_sentence_transformers():
 
 
 def test_a_zero_vector_matches_nothing_and_is_no_nan():
-    assert maxsim(np.zeros((1, 4), np.float32), np.ones((2, 4), np.float32)) == 0.0
+    zero, ones = np.zeros((1, 4), np.float32), np.ones((2, 4), np.float32)
+    assert maxsim(zero, ones) == 0.0
+    np.testing.assert_allclose(maxsim(ones, [zero, ones]), [0.0, 1.0], atol=1e-6)
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e30])
@@ -68,6 +70,13 @@ def test_very_small_and_large_vectors_compare_like_others(scale):
     rng = np.random.default_rng(0)
     (query, document), other = vectors(rng, 2), np.float32(scale)
     assert maxsim(query * other, document) == pytest.approx(maxsim(query, document), abs=1e-5)
+    assert maxsim(query, document * other) == pytest.approx(maxsim(query, document), abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float64, np.int64])
+def test_numbers_of_any_kind_compare(kind):
+    one, other = np.array([[3, 4], [0, 1]], kind), np.array([[4, 3]], kind)
+    assert maxsim(one, other) == pytest.approx((0.96 + 0.6) / 2, abs=1e-5)
 
 
 def test_what_cannot_be_compared_is_refused():
@@ -79,3 +88,5 @@ def test_what_cannot_be_compared_is_refused():
         maxsim(np.ones((1, 4)), [np.ones((1, 4)), np.ones((0, 4))])
     with pytest.raises(InputError, match="not finite"):
         maxsim(np.full((1, 4), np.nan), np.ones((1, 4)))
+    with pytest.raises(InputError, match="document 1 holds values that are not finite"):
+        maxsim(np.ones((1, 4)), [np.ones((1, 4)), np.full((2, 4), np.inf)])

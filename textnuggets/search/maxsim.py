@@ -14,6 +14,7 @@ from textnuggets.model.nuggets import Nuggets
 Vectors = Nuggets | NDArray[np.floating]
 Unit = NDArray[np.float32]  # (k, d) vectors of length 1, from `unit`
 BLOCK = 16_000_000  # cosines held at a time: 64 MB
+SAFE = (1e-15, 1e15)  # lengths whose squares are well within the range of float32
 
 
 def maxsim(query: Vectors | Sequence[Vectors], document: Vectors | Sequence[Vectors]) -> Any:
@@ -32,7 +33,8 @@ def maxsim(query: Vectors | Sequence[Vectors], document: Vectors | Sequence[Vect
     widths = sorted({item.shape[1] for item in (*queries, *documents)})
     if len(widths) > 1:
         raise InputError(f"vectors of {widths} dimensions do not compare: different models made them.")
-    matrix = _maxsim_matrix(queries, documents)
+    units = [unit(item, _name("query", i, one_query)) for i, item in enumerate(queries)]
+    matrix = _maxsim_matrix(units, documents, one_document)
     if one_query and one_document:
         return float(matrix[0, 0])
     if one_query:
@@ -69,8 +71,10 @@ Similarity = Callable[[Unit, Sequence[Unit]], NDArray[np.float32]]
 SIMILARITIES: dict[str, Similarity] = {"maxsim": one_way, "symmetric": both_ways, "matching": matching}
 
 
-def _maxsim_matrix(queries: Sequence[Unit], documents: Sequence[Unit]) -> NDArray[np.float32]:
-    """All queries against all documents, a block of documents at a time."""
+def _maxsim_matrix(
+    queries: Sequence[Unit], documents: Sequence[NDArray[np.floating]], one_document: bool = False
+) -> NDArray[np.float32]:
+    """All queries against all documents, whose vectors may be of any length, a block of documents at a time."""
     if not queries or not documents:
         return np.zeros((len(queries), len(documents)), dtype=np.float32)
     stacked = np.concatenate(queries)  # (all query vectors, d)
@@ -85,7 +89,8 @@ def _maxsim_matrix(queries: Sequence[Unit], documents: Sequence[Unit]) -> NDArra
             size += len(documents[last])
             last += 1
         block = documents[first:last]
-        cosines = stacked @ np.concatenate(block).T
+        names = [_name("document", i, one_document) for i in range(first, last)]
+        cosines = _cosines(stacked, block, names)
         edges = np.cumsum([0, *(len(d) for d in block[:-1])])
         best = np.maximum.reduceat(cosines, edges, axis=1)  # (all query vectors, block)
         scores[:, first:last] = np.add.reduceat(best, starts, axis=0) / lengths[:, None]
@@ -93,18 +98,48 @@ def _maxsim_matrix(queries: Sequence[Unit], documents: Sequence[Unit]) -> NDArra
     return scores
 
 
-def _as_list(vectors: Vectors | Sequence[Vectors], name: str) -> tuple[list[Unit], bool]:
-    """Unit vectors of each text, and whether a single text was given."""
-    if isinstance(vectors, (Nuggets, np.ndarray)):
-        return [unit(vectors, name)], True
-    return [unit(item, f"{name} {i}") for i, item in enumerate(vectors)], False
+def _cosines(
+    units: Unit, documents: Sequence[NDArray[np.floating]], names: Sequence[str]
+) -> NDArray[np.float32]:
+    """`(query vectors, all document vectors)`.
+
+    The documents' lengths divide the products: far fewer numbers than the vectors have, and no call for each document.
+    """
+    stacked = np.concatenate(documents, dtype=np.float32, casting="same_kind")
+    norms = np.sqrt(np.einsum("ij,ij->i", stacked, stacked))
+    if ((norms > SAFE[0]) & (norms < SAFE[1])).all():
+        products = units @ stacked.T
+        products /= norms
+        return products
+    # Vectors of nothing, of very large or small numbers, or of none at all.
+    again = np.concatenate([unit(item, name) for item, name in zip(documents, names, strict=True)])
+    return units @ again.T
+
+
+def _as_list(vectors: Vectors | Sequence[Vectors], name: str) -> tuple[list[NDArray[np.floating]], bool]:
+    """The `(k, d)` arrays of some texts, and whether a single text was given."""
+    one = isinstance(vectors, (Nuggets, np.ndarray))
+    items: Sequence[Any] = [vectors] if one else vectors  # type: ignore[assignment]
+    arrays = [np.asarray(item.vectors if isinstance(item, Nuggets) else item) for item in items]
+    for i, array in enumerate(arrays):
+        _check_shape(array, _name(name, i, one))
+    return arrays, one
+
+
+def _name(side: str, number: int, one: bool) -> str:
+    """What errors call a text."""
+    return side if one else f"{side} {number}"
+
+
+def _check_shape(array: NDArray[np.floating], name: str) -> None:
+    if array.ndim != 2 or not len(array):
+        raise InputError(f"{name} must be (k, d) vectors with k > 0, got shape {array.shape}.")
 
 
 def unit(vectors: Vectors, name: str) -> Unit:
     """Vectors of length 1, or an InputError that calls them by `name`."""
     array = np.asarray(vectors.vectors if isinstance(vectors, Nuggets) else vectors, np.float32)
-    if array.ndim != 2 or not len(array):
-        raise InputError(f"{name} must be (k, d) vectors with k > 0, got shape {array.shape}.")
+    _check_shape(array, name)
     if not np.isfinite(array).all():
         raise InputError(f"{name} holds values that are not finite numbers.")
     tiny = np.finfo(np.float32).tiny
