@@ -27,8 +27,8 @@ class NuggetConfig(PreTrainedConfig):
         query_ratio: That of queries in search, which are short and take no room; None is the same.
         scorer_layer: The encoder layer l whose hidden states are scored, 0 (the embeddings)
             to L (the last layer).
-        selector: Who picks the nuggets: `learned` (the paper), `spread` (learned, near the end of
-            each of k equal chunks), `chunking`, `sentence_boundary`, `all_tokens` (ColBART), `mean` for one
+        selector: Who picks the nuggets: `learned` (the paper), `spread` (learned, one in each of k
+            equal chunks), `chunking`, `sentence_boundary`, `all_tokens` (ColBART), `mean` for one
             pooled vector (TSDAE), or any function registered in `textnuggets.model.selection`.
         gather: What of the last layer a nugget is made of: the chosen `token` alone (the paper), the
             `mean` over the segment it closes, `attention` over that segment, or `both`, token and

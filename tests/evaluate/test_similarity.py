@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import textnuggets
 from tests.tiny import CORPUS, tiny_model, tiny_tokenizer
 from textnuggets.errors import InputError
+from textnuggets.evaluate import similarity as module
 from textnuggets.evaluate.building import build_paraphrase, build_reranking, write_task
 from textnuggets.evaluate.figures import draw_similarity
 from textnuggets.evaluate.reducing import REDUCTIONS, ward
@@ -200,6 +201,32 @@ def test_systems_have_labels_and_differ_query_by_query(models, first_is_right):
         evaluate_similarity(["bm25"], task, against="x")
 
 
+def test_what_was_measured_before_is_kept_and_what_changed_is_measured_again(
+    models, first_is_right, monkeypatch
+):
+    task = read_task(first_is_right)
+    names, kept = [f"few={models / 'nuggets'}@0.2", "bm25"], []
+    whole = evaluate_similarity(names, task, against="bm25", keep=kept.append)
+    assert [[row["system"] for row in found["results"]] for found in kept] == [["few"], ["few", "bm25"]]
+    measured, plain = [], module._measure_system
+    monkeypatch.setattr(
+        module,
+        "_measure_system",
+        lambda system, *rest: measured.append(system.name) or plain(system, *rest),
+    )
+    earlier = json.loads(json.dumps(kept[0]))
+    assert evaluate_similarity(names, task, against="bm25", earlier=earlier) == whole
+    assert measured == ["bm25"]
+    kept.clear()
+    evaluate_similarity([f"few={models / 'nuggets'}@0.3"], task, earlier=whole, keep=kept.append)
+    assert measured == ["bm25", "few"]
+    assert [row["system"] for row in kept[0]["results"]] == ["few", "bm25"]
+    with pytest.raises(InputError, match=r"something else: similarity was 'maxsim' and is 'symmetric'"):
+        evaluate_similarity(names, task, "symmetric", earlier=whole)
+    with pytest.raises(InputError, match="not of similarity"):
+        evaluate_similarity(names, task, earlier={"results": []})
+
+
 def test_queries_may_have_another_ratio(models):
     name = f"{models / 'nuggets'}@0.2"
     plain, richer = (make_system(name, one_way, ratio) for ratio in (None, 1.0))
@@ -349,6 +376,7 @@ def test_the_command_writes_results_and_names_what_is_wrong(run, models, retriev
         (["bm25", tmp_path / "none"], "no such folder"),
         (["bm25", retrieval, "--grades", "x"], "write old=new"),
         (["bm25", retrieval, "--similarity", "dot"], "one of maxsim, symmetric, matching"),
+        (["bm25", retrieval, "--resume"], "something else: grades was {'1': 4, '4': 1} and is None"),
     ):
         failed = run("evaluate", "similarity", *arguments, "--out", tmp_path / "out")
         assert failed.returncode == 2

@@ -154,6 +154,9 @@ def similarity(
         str | None, typer.Option(help="What grades of qrels.tsv mean, such as 1=4,2=3; others are left out.")
     ] = None,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="For collections in capitals.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Measure only what the results in --out do not hold yet.")
+    ] = False,
     seed: Seed = 0,
 ) -> None:
     """Rank documents by similarity: nuggets beside BM25, all tokens and other ways to have few vectors."""
@@ -171,10 +174,18 @@ def similarity(
     task = read_task(folder, seed, meaning, lowercase).head(queries)
 
     from textnuggets.evaluate.figures import draw_similarity
+    from textnuggets.evaluate.results import read_results, write_results
     from textnuggets.evaluate.similarity import evaluate_similarity, to_markdown
 
     quiet_transformers()
-    results = evaluate_similarity(systems, task, similarity, query_ratio, against, seed)
+    path = out / "similarity.json"
+    earlier = read_results(path) if resume and path.is_file() else None
+
+    def keep(found: dict[str, Any]) -> None:
+        out.mkdir(parents=True, exist_ok=True)
+        write_results(path, found)
+
+    results = evaluate_similarity(systems, task, similarity, query_ratio, against, seed, earlier, keep)
     _write(out, "similarity", results, to_markdown(results), {"": draw_similarity(results)})
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from textnuggets import __version__
+from textnuggets.errors import InputError
 from textnuggets.files import replacing
 from textnuggets.model.identity import fingerprint
 from textnuggets.model.modeling import NuggetModel
@@ -80,6 +81,15 @@ def describe_source(source: str) -> dict[str, Any]:
             if part.is_file():
                 digest.update(part.read_bytes())
     return {"source": "/".join(Path(source).parts[-2:]), "sha256": digest.hexdigest()}
+
+
+def read_results(path: Path) -> dict[str, Any]:
+    """What `write_results` wrote."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path} holds no results ({error}).") from error
+    return found
 
 
 def write_results(path: Path, results: dict[str, Any]) -> None:

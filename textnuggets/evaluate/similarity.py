@@ -5,7 +5,8 @@ Nothing but a score may help a system: candidates stand in random order, and a t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from textnuggets.errors import InputError, MissingExtraError
 from textnuggets.evaluate.results import software
-from textnuggets.evaluate.systems import make_system, split_label
+from textnuggets.evaluate.systems import System, make_system, split_label
 from textnuggets.evaluate.tasks import Task
 from textnuggets.progress import Progress
 from textnuggets.search.maxsim import SIMILARITIES
@@ -30,6 +31,8 @@ def evaluate_similarity(
     query_ratio: float | None = None,
     against: str | None = None,
     seed: int = 0,
+    earlier: dict[str, Any] | None = None,
+    keep: Callable[[dict[str, Any]], None] | None = None,
 ) -> dict[str, Any]:
     """Rank a task's documents by every system.
 
@@ -40,6 +43,8 @@ def evaluate_similarity(
         query_ratio: Another ratio for the queries.
         against: The system whose difference from every other one is told, query by query.
         seed: Of the bootstrap; that of the candidates' order is `read_task`'s.
+        earlier: Results of the same task: what they say of a system with the same weights is not measured again.
+        keep: Called with what there is whenever a system is done.
     """
     if similarity not in SIMILARITIES:
         raise InputError(f"similarity must be one of {', '.join(SIMILARITIES)}; got {similarity!r}.")
@@ -49,27 +54,7 @@ def evaluate_similarity(
     if against is not None and against not in labels:
         raise InputError(f"no system {against!r} to compare with; there are {', '.join(labels)}.")
     rows: list[dict[str, Any]] = []
-    for name in systems:
-        system = make_system(name, SIMILARITIES[similarity], query_ratio)
-        scores = system.read(task.queries, task.documents)
-        found = []
-        with Progress(f"rank by {system.name}", len(task.queries)) as progress:
-            for query, (candidates, grades) in enumerate(zip(task.candidates, task.grades, strict=True)):
-                found.append(rank(scores(query, candidates), candidates, grades))
-                progress.add(1)
-        measured = measure(found, task.grades, MEASURES[task.kind])
-        rows.append(
-            {
-                "system": system.name,
-                "vectors": system.vectors,
-                **system.describe(),
-                "measures": {key: interval(values, seed) for key, values in measured.items()},
-                "by_query": {key: values.round(4).tolist() for key, values in measured.items()},
-            }
-        )
-    if against is not None:
-        _compare(rows, against, seed)
-    return {
+    results: dict[str, Any] = {
         "question": "similarity",
         "settings": {
             "similarity": similarity,
@@ -87,6 +72,59 @@ def evaluate_similarity(
         "documents": len(task.documents),
         "results": rows,
     }
+    known = {} if earlier is None else _rows_to_keep(earlier, results)
+    for name in systems:
+        system = make_system(name, SIMILARITIES[similarity], query_ratio)
+        row = known.get(system.name)
+        same = row is not None and all(row.get(key) == value for key, value in system.describe().items())
+        rows.append(row if row is not None and same else _measure_system(system, task, seed))
+        if against in [done["system"] for done in rows]:
+            _compare(rows, str(against), seed)
+        if keep is not None:
+            done = {row["system"] for row in rows}
+            keep({**results, "results": [*rows, *(row for label, row in known.items() if label not in done)]})
+    return results
+
+
+def _measure_system(system: System, task: Task, seed: int) -> dict[str, Any]:
+    """One row of the table."""
+    scores = system.read(task.queries, task.documents)
+    found = []
+    with Progress(f"rank by {system.name}", len(task.queries)) as progress:
+        for query, (candidates, grades) in enumerate(zip(task.candidates, task.grades, strict=True)):
+            found.append(rank(scores(query, candidates), candidates, grades))
+            progress.add(1)
+    measured = measure(found, task.grades, MEASURES[task.kind])
+    return {
+        "system": system.name,
+        "vectors": system.vectors,
+        **system.describe(),
+        "measures": {key: interval(values, seed) for key, values in measured.items()},
+        "by_query": {key: values.round(4).tolist() for key, values in measured.items()},
+    }
+
+
+def _rows_to_keep(earlier: dict[str, Any], results: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """What was measured before, by system, if it was the same that was asked; else an InputError."""
+
+    def asked(found: dict[str, Any]) -> dict[str, Any]:
+        settings = {key: value for key, value in found["settings"].items() if key != "against"}
+        told = {key: found[key] for key in ("data", "seed", "queries", "documents")}
+        return json.loads(json.dumps({**settings, **told}))  # as they are in a file
+
+    try:
+        before, now = asked(earlier), asked(results)
+        rows = {
+            row["system"]: {k: v for k, v in row.items() if k != "difference"} for row in earlier["results"]
+        }
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"the earlier results are not of similarity ({error!r}).") from error
+    for key, value in now.items():
+        if before.get(key) != value:
+            raise InputError(
+                f"the earlier results are of something else: {key} was {before.get(key)!r} and is {value!r}."
+            )
+    return rows
 
 
 def _compare(rows: list[dict[str, Any]], against: str, seed: int) -> None:

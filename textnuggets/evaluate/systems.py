@@ -112,6 +112,11 @@ class Vectors(System):
         return {
             "weights": fingerprint(self.model),
             "backbone": self.model.view.config.model_type,
+            **{
+                key: getattr(self.model.config, key)
+                for key in ("selector", "gather", "scorer_layer", "feedback")
+            },
+            "window": self.model.window,
             "method": self.method or "nuggets",
             "ratio": None if self.method in WITHOUT_RATIO else self.ratio,
             "query_ratio": None if self.method in WITHOUT_RATIO else self.query_ratio,

@@ -110,17 +110,8 @@ def learned(candidates: Candidates) -> Selection:
 
 @selector
 def spread(candidates: Candidates) -> Selection:
-    """k equal chunks; of the last third of each the best-scoring token: learned, and segments are nearly even.
-
-    Means of uneven segments find less (LOG.md): a token anywhere in its chunk makes some twice as long as others.
-    """
-    n = candidates.mask.sum(-1, keepdim=True)
-    count = torch.minimum(candidates.count[:, None], n)
-    place = torch.arange(candidates.mask.shape[1], device=n.device)
-    chunk = place * count // n
-    start, end = (-(-(chunk + i) * n // count) for i in (0, 1))  # rounded up: the tokens of `_best_of_chunks`
-    late = end - place <= (end - start + 2) // 3
-    return _best_of_chunks(candidates.scores.masked_fill(~(candidates.mask & late), -torch.inf), candidates)
+    """k equal chunks; of each the best-scoring token: learned, and no stretch of the text is left out."""
+    return _best_of_chunks(candidates.scores.masked_fill(~candidates.mask, -torch.inf), candidates)
 
 
 @selector
