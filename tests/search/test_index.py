@@ -102,6 +102,15 @@ def test_adding_again_replaces_and_what_is_unchanged_is_left_alone(index, monkey
     assert {hit.text for hit in index.search("second", k=9) if hit.id == "a"} == {"second"}
 
 
+def test_long_documents_are_written_before_many_have_come_together(index, monkeypatch):
+    monkeypatch.setattr("textnuggets.search.index.CHARACTERS", 50)
+    written = []
+    put = index._engine.put
+    monkeypatch.setattr(index._engine, "put", lambda items: written.append(len(items)) or put(items))
+    index.add(["x", "y", "z", "w"], [f"{'cat ' * 20} {i}" for i in range(2)] + ["dog", "mat"])
+    assert written == [1, 1, 2]
+
+
 def test_metadata_can_be_filtered_by(index):
     years = [
         {"year": 1990 + i, "tag": "even" if i % 2 == 0 else "odd", "ok": i > 2, "x": 0.5 * i}

@@ -50,7 +50,8 @@ from textnuggets.search.place import (
 from textnuggets.search.rows import Added, Hit, Match, Row, batches, digest_of, stretch
 from textnuggets.text.documents import Document, is_unicode
 
-BATCH = 128  # documents that are written, and then reported, together
+BATCH = 128  # documents that are written, and then reported, together ...
+CHARACTERS = 200_000  # ... or fewer, if they are long: some seconds of encoding
 
 
 class NuggetIndex:
@@ -267,7 +268,7 @@ class NuggetIndex:
         """Write what is new or changed, a batch at a time; each is on the disk before it is counted."""
         written = unchanged = repeated = 0
         with Progress("index", None, show_progress) as progress:
-            for batch in batches(rows, BATCH):
+            for batch in batches(rows, BATCH, lambda row: len(row.document.text), CHARACTERS):
                 latest = {row.document.id: row for row in batch}  # of one id twice, the last
                 known = {item.id: item.payload.get("hash") for item in self._engine.get(list(latest))}
                 new = [row for name, row in latest.items() if known.get(name) != row.digest]

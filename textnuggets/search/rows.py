@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from textnuggets.errors import InputError
 from textnuggets.model.nuggets import Nuggets
 from textnuggets.text.documents import Document, is_unicode
+
+Item = TypeVar("Item")
 
 
 class Row(NamedTuple):
@@ -42,14 +44,18 @@ def digest_of(document: Document) -> str:
     return blake2b(f"{metadata}\n{text}".encode(), digest_size=12).hexdigest()
 
 
-def batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    """Items in lists of at most `size`."""
-    batch: list[Any] = []
+def batches(
+    items: Iterable[Item], size: int, weight: Callable[[Item], int] = lambda _: 0, most: int = 1
+) -> Iterator[list[Item]]:
+    """Items in lists of at most `size`, which also end when together they weigh `most`."""
+    batch: list[Item] = []
+    heavy = 0
     for item in items:
         batch.append(item)
-        if len(batch) == size:
+        heavy += weight(item)
+        if len(batch) == size or heavy >= most:
             yield batch
-            batch = []
+            batch, heavy = [], 0
     if batch:
         yield batch
 
