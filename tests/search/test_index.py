@@ -231,6 +231,30 @@ def test_deleted_and_replaced_texts_are_gone_from_the_disk_after_compacting(mode
     assert len(list((tmp_path / "index").glob("engine-*"))) == 1
 
 
+def test_a_compacted_index_has_no_log_and_takes_every_change(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "textnuggets.search.index.BATCH", 2
+    )  # many updates, whose numbers later ones must pass
+    ids = [f"d{i}" for i in range(40)]
+    with NuggetIndex.create(tmp_path / "index", model) as index:
+        index.add(ids, [CORPUS[i % len(CORPUS)] for i in range(40)])
+        for _ in range(2):
+            index.compact()
+        logged = b"".join(file.read_bytes() for file in tmp_path.glob("index/engine-*/wal/*"))
+        assert logged
+        assert b"d7" not in logged
+        for i, name in enumerate(ids):
+            if i % 2:
+                index.add([name], [f"the dog {i}"], [{"new": i}])
+            elif i % 4:
+                index.delete([name])
+    with NuggetIndex.open(tmp_path / "index", model) as index:
+        assert len(index) == 30
+        found = {hit.id: hit for hit in index.search("dog", k=40)}
+        assert {name for name, hit in found.items() if hit.metadata} == set(ids[1::2])
+        assert all(found[name].text == f"the dog {i}" for i, name in enumerate(ids) if i % 2)
+
+
 def test_an_interrupted_compaction_leaves_the_index_as_it_was(model, tmp_path, monkeypatch):
     from textnuggets.search import edge
 

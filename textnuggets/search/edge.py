@@ -33,6 +33,7 @@ class EdgeEngine(Engine):
 
     def __init__(self, folder: Path, shard: Any) -> None:
         self.folder, self._shard = folder, shard
+        self._updates = 0  # since it was made or opened here
 
     @classmethod
     def create(cls, folder: Path, size: int, dtype: str) -> EdgeEngine:
@@ -114,11 +115,26 @@ class EdgeEngine(Engine):
         _try(self.folder, self._shard.optimize)
         _try(self.folder, self._shard.flush)
 
+    def drop_log(self) -> None:
+        """Remove the log, larger than all the rest, of an engine that was made here and whose files are written.
+
+        Qdrant numbers updates by its log, and passes over those to a document that has a higher number already: the new
+        log is brought as far as the old one was, by updates that change nothing.
+        """
+        self.close()
+        shutil.rmtree(self.folder / "wal")
+        self._shard = _try(self.folder, lambda: qdrant.EdgeShard.load(str(self.folder)))
+        nothing = point_id("")  # no document has this name
+        for _ in range(self._updates + 1):
+            _try(self.folder, lambda: self._shard.update(qdrant.UpdateOperation.delete_points([nothing])))
+        _try(self.folder, self._shard.flush)
+
     def close(self) -> None:
         """Close the files."""
         _try(self.folder, self._shard.close)
 
     def _update(self, make: Callable[[], Any]) -> None:
+        self._updates += 1
         _try(self.folder, lambda: self._shard.update(make()))
         _try(self.folder, self._shard.flush)
 

@@ -365,6 +365,7 @@ class NuggetIndex:
                     fresh.put(batch)
                     progress.add(len(batch))
             fresh.optimize()
+            fresh.drop_log()
             if fresh.count() != len(self):
                 raise IndexFileError(
                     f"{folder}: {len(self):,} documents became {fresh.count():,}; it stays as it was."
