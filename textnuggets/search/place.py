@@ -14,7 +14,7 @@ from filelock import FileLock, Timeout
 from textnuggets.errors import ConfigError, IndexFileError
 from textnuggets.files import replacing
 from textnuggets.model.checkpoint import load
-from textnuggets.model.identity import fingerprint
+from textnuggets.model.identity import fingerprint, lasting_name
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.search.engine import Engine
 
@@ -120,7 +120,7 @@ def fitting_model(manifest: Manifest, model: NuggetModel | None, place: str) -> 
     if model is None:
         model = load(None if name == "default" else name)
     else:
-        name = str(model.config.name_or_path or "the model given")
+        name = lasting_name(model.config.name_or_path or "the model given")
     if (found := fingerprint(model)) != manifest.fingerprint:
         raise IndexFileError(
             f"{place} was built with {manifest.model!r} (weights {manifest.fingerprint}); {name!r} has other "
