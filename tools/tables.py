@@ -48,6 +48,7 @@ SEARCHED = {
     "cranfield": "Cranfield, nDCG@10",
     "time": "TIME, nDCG@10",
 }
+ABLATED = {"paraphrase": "paraphrases, MRR", "reranking": "reranking, MRR"}
 
 
 def read(name: str, question: str = "reconstruction") -> dict[str, Any]:
@@ -167,20 +168,54 @@ def fidelity_table() -> str:
 def search_table() -> str:
     """The search model beside other ways to have as many vectors, task by task."""
     found = {task: read(f"search/{task}", "similarity") for task in SEARCHED}
-    systems = [row["system"] for row in next(iter(found.values()))["results"]]
     rows = [f"| system | {' | '.join(SEARCHED.values())} |", f"|---|{'---|' * len(SEARCHED)}"]
-    for system in systems:
-        cells = []
-        for results in found.values():
-            (row,) = (row for row in results["results"] if row["system"] == system)
-            value, *_ = row["measures"].values()
-            cells.append(f"{value['mean']:.1f} ({value['low']:.1f} to {value['high']:.1f})")
+    for system in _systems(found):
+        rows.append(
+            f"| {system} | {' | '.join(_first_measure(results, system) for results in found.values())} |"
+        )
+    return "\n".join([*rows, "", _counts(found, "search")])
+
+
+def ablation_table() -> str:
+    """What layer, feedback, scores and selection are worth, at an equal and small budget."""
+    found = {task: read(f"ablation/{task}", "similarity") for task in ABLATED}
+    rows = [
+        f"| model | loss | vectors a document | {' | '.join(ABLATED.values())} |",
+        f"|---|---|---|{'---|' * len(ABLATED)}",
+    ]
+    for system in _systems(found):
+        metrics = RESULTS / "ablation" / system.replace(" ", "-") / "metrics.jsonl"
+        loss = ""
+        if metrics.is_file():
+            lines = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
+            loss = f"{[line['eval_loss'] for line in lines if 'eval_loss' in line][-1]:.2f}"
+        (row,) = (row for row in found["paraphrase"]["results"] if row["system"] == system)
+        vectors = "" if row["vectors"] is None else f"{row['vectors']:.1f}"
+        cells = [loss, vectors, *(_first_measure(results, system) for results in found.values())]
         rows.append(f"| {system} | {' | '.join(cells)} |")
-    counts = "; ".join(
-        f"[{task}](results/search/{task}/similarity.md) {results['queries']} queries, {results['documents']:,} documents"
+    return "\n".join([*rows, "", f"Loss in nats a token of the dev bitext. {_counts(found, 'ablation')}"])
+
+
+def _systems(found: dict[str, dict[str, Any]]) -> list[str]:
+    """All systems that stand in some tables, in the order of the first."""
+    return list(dict.fromkeys(row["system"] for results in found.values() for row in results["results"]))
+
+
+def _first_measure(results: dict[str, Any], system: str) -> str:
+    """The main figure of a system, with its interval; nothing where it was not measured."""
+    for row in results["results"]:
+        if row["system"] == system:
+            value, *_ = row["measures"].values()
+            return f"{value['mean']:.1f} ({value['low']:.1f} to {value['high']:.1f})"
+    return ""
+
+
+def _counts(found: dict[str, dict[str, Any]], folder: str) -> str:
+    told = "; ".join(
+        f"[{task}](results/{folder}/{task}/similarity.md) {results['queries']} queries, {results['documents']:,} documents"
         for task, results in found.items()
     )
-    return "\n".join([*rows, "", f"In brackets 95% intervals over queries: {counts}."])
+    return f"In brackets 95% intervals over queries: {told}."
 
 
 def claims() -> str:
@@ -197,6 +232,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "lengths": lengths_table,
     "fidelity": fidelity_table,
     "search": search_table,
+    "ablation": ablation_table,
     "claims": claims,
 }
 

@@ -122,7 +122,8 @@ def _rows_to_keep(earlier: dict[str, Any], results: dict[str, Any]) -> dict[str,
     for key, value in now.items():
         if before.get(key) != value:
             raise InputError(
-                f"the earlier results are of something else: {key} was {before.get(key)!r} and is {value!r}."
+                f"the earlier results are of something else: {key} was {before.get(key)!r} and is {value!r}. "
+                "Write to another folder."
             )
     return rows
 
