@@ -26,6 +26,7 @@ from textnuggets.config import check_ratio
 from textnuggets.errors import InputError
 from textnuggets.evaluate.reducing import REDUCTIONS
 from textnuggets.model.checkpoint import load
+from textnuggets.model.encoding import Budget, as_dtype, encode_stream
 from textnuggets.model.identity import fingerprint
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.nuggets import Nuggets
@@ -35,6 +36,7 @@ from textnuggets.search.bm25 import BM25
 from textnuggets.search.maxsim import Similarity, unit
 from textnuggets.search.tokens import load_token_encoder
 
+BATCH = 32  # windows encoded together
 WITHOUT_RATIO = ("all", "mean", "sentences")
 RULES = {"chunking": "chunking", "sentences": "sentence_boundary"}  # methods that are selectors of ours
 
@@ -140,10 +142,10 @@ def _all_tokens(name: str, texts: tuple[str, ...]) -> list[Nuggets]:
 
 
 def _encode(model: NuggetModel, name: str, texts: Sequence[str], ratio: float | None) -> Iterator[Nuggets]:
+    # Not by encode_iter, whose texts come out in order, long after their batches are done.
+    budget = Budget.of(ratio, None, model.config.ratio)
     with Progress(f"encode by {name}", len(texts)) as progress:
-        for nuggets in model.encode_iter(texts, ratio=ratio):
-            progress.add(1)
-            yield nuggets
+        yield from encode_stream(model, texts, budget, BATCH, as_dtype("float32"), progress)
 
 
 def split_label(name: str) -> tuple[str, str]:
