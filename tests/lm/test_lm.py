@@ -19,6 +19,7 @@ from textnuggets.cli import main
 from textnuggets.errors import BackboneError, CheckpointError, ConfigError, InputError
 from textnuggets.lm.history import History
 from textnuggets.lm.perplexity import evaluate_perplexity, make_article, past_spans, read_articles, windows_of
+from textnuggets.lm.repeats import KINDS, last_said
 from textnuggets.lm.stream import Stream
 from textnuggets.lm.wikitext import split_words, write_out
 from textnuggets.train.language_model import SegmentBatches
@@ -255,6 +256,26 @@ def test_perplexity_on_a_toy_computed_by_hand(monkeypatch):
     assert found["words"] == 2
     assert found["word_perplexity"]["value"] == pytest.approx(math.exp(-sum(counted) / 2))
     assert found["token_perplexity"]["value"] == pytest.approx(math.exp(-np.mean(counted)))
+
+
+def test_words_are_told_apart_by_where_they_were_said_last():
+    forms = ["Ann", "met", "Ann", "Bob", "met", "Cid", "Ann", "x", "y", "Bob"]
+    places = np.array([0, 1, 2, 3, 4, 5, 6, 7, 8, 8 + 8 * 4])
+    found = [KINDS[kind] for kind in last_said(forms, places, segment=4)]
+    new, same, past = "not yet", "in its segment", "before it"
+    # 'Bob' again stands in the segment of tokens 40 to 43, which looks back as far as token 8.
+    assert found == [new, new, same, new, past, new, past, new, new, new]
+    assert KINDS[last_said(["Bob", "Bob"], np.array([8, 40]), segment=4)[1]] == past
+
+
+def test_what_is_counted_by_kind_is_what_is_counted_at_all():
+    lm = make_lm()
+    articles = [make_article(split_words(text), tiny_tokenizer()) for text in (LONG, "Cat <unk> dog cat")]
+    (found,) = evaluate_perplexity(lm, articles)
+    cells = np.array([cell for row in found["by_kind"].values() for cell in row.values()])
+    sums = np.array(found["by_article"]).sum(0)
+    assert cells.sum(0) == pytest.approx(sums[:2], abs=0.01)
+    assert found["by_kind"]["names"]["not yet"][1] >= 1
 
 
 def test_every_token_is_scored_once_whatever_the_stride():

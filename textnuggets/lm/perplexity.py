@@ -23,6 +23,7 @@ from textnuggets.errors import ConfigError, InputError
 from textnuggets.lm.corpus import read_long_texts
 from textnuggets.lm.history import History, SegmentMemory
 from textnuggets.lm.modeling import NuggetLM
+from textnuggets.lm.repeats import KINDS, is_name, last_said
 from textnuggets.lm.wikitext import LongText
 from textnuggets.progress import Progress
 
@@ -43,6 +44,8 @@ class Article:
     """`(tokens,)` the word each token belongs to."""
     counted: NDArray[np.bool_]
     """`(words,)` whether a word counts."""
+    forms: list[str]
+    """The words."""
 
 
 def read_articles(source: str, tokenizer: Any) -> list[Article]:
@@ -59,8 +62,9 @@ def make_article(text: LongText, tokenizer: Any) -> Article:
     last = np.array([max(end - 1, 0) for _, end in encoding.offsets], dtype=np.int64)
     words = np.searchsorted(text.ends, last, side="right")
     starts = [0, *text.ends[:-1]]
-    counted = [UNKNOWN not in text.text[start:end] for start, end in zip(starts, text.ends, strict=True)]
-    return Article(np.array(encoding.ids, dtype=np.int64), words, np.array(counted))
+    forms = [text.text[start:end].strip() for start, end in zip(starts, text.ends, strict=True)]
+    counted = np.array([UNKNOWN not in form for form in forms])
+    return Article(np.array(encoding.ids, dtype=np.int64), words, counted, forms)
 
 
 class Window(NamedTuple):
@@ -131,7 +135,7 @@ def evaluate_perplexity(
         np.array([_sums(article, log) for article, log in zip(articles, by_article, strict=True)])
         for by_article in logs
     ]
-    for history, found_sums in zip(histories, sums, strict=True):
+    for history, found_sums, log in zip(histories, sums, logs, strict=True):
         results.append(
             {
                 "history": history,
@@ -146,6 +150,7 @@ def evaluate_perplexity(
                 "token_perplexity": _interval(found_sums[:, [0, 2]], seed),
                 # Log-probability, words and tokens of every article: what comparing two models needs.
                 "by_article": found_sums.round(3).tolist(),
+                "by_kind": _by_kind(articles, log, segment),
             }
         )
     for result, found_sums in zip(results[1:], sums[1:], strict=True):
@@ -238,6 +243,22 @@ def _sums(article: Article, log: NDArray[np.float64]) -> tuple[float, int, int]:
     """Log-probability of the words that count, their number, and that of their tokens."""
     counted = article.counted[article.words]
     return float(log[counted].sum()), int(article.counted.sum()), int(counted.sum())
+
+
+def _by_kind(
+    articles: Sequence[Article], logs: Sequence[NDArray[np.float64]], segment: int
+) -> dict[str, dict[str, list[float]]]:
+    """Log-probability and number of words that begin with a capital or not, by where each was said last."""
+    found = {label: {kind: [0.0, 0.0] for kind in KINDS} for label in ("words", "names")}
+    for article, log in zip(articles, logs, strict=True):
+        values = np.bincount(article.words, weights=log, minlength=len(article.forms))
+        places = np.searchsorted(article.words, np.arange(len(article.forms)))
+        kinds = last_said(article.forms, places, segment)
+        for number in np.flatnonzero(article.counted).tolist():
+            cell = found["names" if is_name(article.forms[number]) else "words"][KINDS[kinds[number]]]
+            cell[0] += float(values[number])
+            cell[1] += 1
+    return found
 
 
 def _interval(sums: NDArray[np.float64], seed: int) -> dict[str, float]:
