@@ -178,6 +178,26 @@ def search_table() -> str:
     return "\n".join([*rows, "", _counts(found, "search")])
 
 
+def gather_table() -> str:
+    """What a nugget of the search model is made of, at equal training."""
+    names = {"token": "the token", "mean": "the mean of its segment", "both": "both, added"}
+    names["attention"] = "attention over its segment"
+    found = [
+        read(f"search/{name}", "similarity") for name in ("cranfield-gather", "cranfield-gather-attention")
+    ]
+    measured = {row["system"]: row["measures"]["nDCG@10"] for results in found for row in results["results"]}
+    rows = ["| a nugget is | dev loss | right among 24 | Cranfield, nDCG@10 |", "|---|---|---|---|"]
+    for name, label in names.items():
+        lines = (RESULTS / "search" / f"gather-{name}" / "metrics.jsonl").read_text(encoding="utf-8")
+        last = [row for row in map(json.loads, lines.splitlines()) if "eval_loss" in row][-1]
+        value = measured[name]
+        rows.append(
+            f"| {label} | {last['eval_loss']:.3f} | {last['eval_accuracy_r0.1']:.1%} | "
+            f"{value['mean']:.1f} ({value['low']:.1f} to {value['high']:.1f}) |"
+        )
+    return "\n".join(rows)
+
+
 def ablation_table() -> str:
     """What layer, feedback, scores and selection are worth, at an equal and small budget."""
     found = {task: read(f"ablation/{task}", "similarity") for task in ABLATED}
@@ -234,6 +254,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "lengths": lengths_table,
     "fidelity": fidelity_table,
     "search": search_table,
+    "gather": gather_table,
     "ablation": ablation_table,
     "claims": claims,
 }
