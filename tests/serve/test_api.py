@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import socket
 import threading
 
 import numpy as np
@@ -13,6 +14,7 @@ from fastapi.testclient import TestClient
 
 from tests.tiny import CORPUS, tiny_model
 from textnuggets import NuggetIndex, maxsim
+from textnuggets.cli.serve import serve
 from textnuggets.errors import ConfigError
 from textnuggets.serve.app import create_app
 from textnuggets.serve.batching import Busy, Worker
@@ -322,6 +324,33 @@ def test_requests_that_arrive_together_are_encoded_together(model):
         assert np.abs(nuggets.vectors - model.encode(text, ratio=0.2).vectors).max() < 1e-5
 
 
+def test_what_comes_while_a_batch_is_encoded_makes_up_the_next(model, monkeypatch):
+    gate, encode, sizes = threading.Event(), type(model).encode, []
+
+    def slowly(self, texts, **options):
+        sizes.append(len(texts))
+        gate.wait(10)
+        return encode(self, texts, **options)
+
+    monkeypatch.setattr(type(model), "encode", slowly)
+
+    async def ask():
+        worker = Worker(model, window=0.001, batch_tokens=10_000, most=50)
+        first = asyncio.create_task(worker.encode(["cat"], 0.2))
+        while not sizes:
+            await asyncio.sleep(0.001)
+        later = []
+        for text in ("dog", "door", "mat"):  # each long after the window of the one before it
+            later.append(asyncio.create_task(worker.encode([text], 0.2)))
+            await asyncio.sleep(0.01)
+        gate.set()
+        await asyncio.gather(first, *later)
+        worker.close()
+
+    asyncio.run(ask())
+    assert sizes == [1, 3]
+
+
 def test_one_bad_request_of_a_batch_fails_alone(model, monkeypatch):
     from textnuggets.errors import InputError
 
@@ -416,6 +445,20 @@ def test_busy_and_late_answers_say_so(copier, monkeypatch):
         busy = client.post("/nuggets", json={"texts": ["a"]})
         assert busy.status_code == 503
         assert busy.headers["retry-after"] == "1"
+
+
+def test_whoever_reads_the_address_can_connect_and_answers_are_sent_at_once(monkeypatch, copier_folder):
+    seen = []
+
+    def run(_, sockets):
+        (listening,) = sockets
+        with socket.create_connection(listening.getsockname()), listening.accept()[0] as accepted:
+            seen.append(accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        listening.close()
+
+    monkeypatch.setattr("uvicorn.Server.run", run)
+    serve(model=str(copier_folder), index=None, host="127.0.0.1", port=0, batch_ms=5, seconds=60, waiting=64)
+    assert [bool(value) for value in seen] == [True]
 
 
 def test_the_description_has_examples_and_every_path(client):

@@ -38,7 +38,7 @@ class Waiting:
 class Worker:
     """One thread that does everything the model does, so that requests do not slow each other down.
 
-    Encoding waits a few milliseconds for others to join; everything else takes its turn.
+    Encoding waits a few milliseconds for others to join, or for the batch before it; everything else takes its turn.
     """
 
     def __init__(self, model: NuggetModel, window: float, batch_tokens: int, most: int) -> None:
@@ -54,6 +54,7 @@ class Worker:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="nuggets")
         self._waiting: list[Waiting] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._sent = 0  # batches that the thread has not finished
         self.pending = 0
         """Requests that were accepted and not answered."""
         self.batches = 0
@@ -67,7 +68,7 @@ class Worker:
         self._waiting.append(item)
         if not self.window or sum(waiting.tokens for waiting in self._waiting) >= self.batch_tokens:
             self._flush()
-        elif self._timer is None:
+        elif not self._sent and self._timer is None:  # else it goes with what comes until the thread is free
             self._timer = loop.call_later(self.window, self._flush)
         return await item.done
 
@@ -116,6 +117,7 @@ class Worker:
     def _send(self, group: list[Waiting], ratio: float | None) -> None:
         self.batches += 1
         self.batched += len(group)
+        self._sent += 1
         task = asyncio.get_running_loop().run_in_executor(self._pool, self._encode, group, ratio)
         task.add_done_callback(partial(self._deliver, group))
 
@@ -138,8 +140,11 @@ class Worker:
 
     def _deliver(self, group: Sequence[Waiting], task: asyncio.Future[list[Any]]) -> None:
         self._leave(len(group))
+        self._sent -= 1
         if task.cancelled():
             return
+        if not self._sent and self._waiting:
+            self._flush()
         for item, result in zip(group, task.result(), strict=True):
             if item.done.done():  # given up meanwhile
                 continue
