@@ -45,7 +45,7 @@ def test_a_plan_is_trained_measured_and_reported_and_not_done_twice(plan, tmp_pa
     assert "was done in another way" in changed.stderr
 
 
-@pytest.mark.parametrize("name", ["paper", "small"])
+@pytest.mark.parametrize("name", ["paper", "small", "lm"])
 def test_the_plans_that_come_with_the_package_can_be_read(name, tmp_path, run):
     said = run("reproduce", name, "--out", tmp_path / "out", "--dry-run")
     assert said.returncode == 0, said.stderr

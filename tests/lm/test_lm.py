@@ -516,9 +516,12 @@ def test_the_commands_evaluate_and_generate(tmp_path, capsys, monkeypatch):
     assert code == 0
     assert [item["history"] for item in json.loads(out)["results"]] == [0, 1]
     assert json.loads(out)["versions"]["torch"]
-    code, out, err = run("evaluate", tmp_path / "lm", tmp_path / "text.txt")
+    code, out, err = run("evaluate", tmp_path / "lm", tmp_path / "text.txt", "--out", tmp_path / "results")
     assert "h = 3: perplexity by word" in out
     assert "words" in err
+    kept = json.loads((tmp_path / "results" / "perplexity.json").read_text())
+    assert [item["history"] for item in kept["results"]] == [3]
+    assert "| 3 |" in (tmp_path / "results" / "perplexity.md").read_text()
     code, out, err = run("generate", tmp_path / "lm", "--history", tmp_path / "text.txt", "-n", 12)
     assert code == 0
     assert out.strip()
@@ -527,6 +530,7 @@ def test_the_commands_evaluate_and_generate(tmp_path, capsys, monkeypatch):
         (["generate", tmp_path / "lm", "--history", tmp_path / "none"], "no such file"),
         (["evaluate", tmp_path / "lm", tmp_path / "text.txt", "--stride", 5], "does not divide"),
         (["evaluate", tmp_path / "none", tmp_path / "text.txt"], "cannot load"),
+        (["evaluate", tmp_path / "lm", tmp_path / "text.txt", "--out", tmp_path / "text.txt"], "is a file"),
     ):
         code, _, err = run(*arguments)
         assert code == 2

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from textnuggets.cli.options import numbers, quiet_transformers
+from textnuggets.cli.options import check_folder, numbers, quiet_transformers
 from textnuggets.errors import InputError
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def similarity(
         raise InputError("name at least one system, and then the folder of a task.")
     *systems, folder = names
     meaning = None if grades is None else _grades(grades)
-    _check_out(out)
+    check_folder(out)
 
     from textnuggets.config import check_ratio
     from textnuggets.evaluate.tasks import read_task
@@ -196,11 +196,6 @@ def _grades(text: str) -> dict[int, int]:
         raise InputError(f"--grades {text}: write old=new with commas between, such as 1=4,2=3.") from error
 
 
-def _check_out(out: Path) -> None:
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out} is a file: name a folder.")
-
-
 def _prepare(model: str, data: list[str], out: Path, ratios: list[float]) -> NuggetModel:
     """Check what can be checked, then load the model."""
     from textnuggets.config import check_ratio
@@ -210,7 +205,7 @@ def _prepare(model: str, data: list[str], out: Path, ratios: list[float]) -> Nug
         check_ratio(ratio)
     for source in data:
         check_source(source)
-    _check_out(out)
+    check_folder(out)
 
     from textnuggets.cli.options import load_model
 

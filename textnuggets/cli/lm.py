@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from textnuggets.cli.options import numbers
+from textnuggets.cli.options import check_folder, numbers
 from textnuggets.errors import InputError
 
 if TYPE_CHECKING:
@@ -43,27 +43,41 @@ def evaluate(
     ] = None,
     articles: Annotated[int | None, typer.Option(min=1, help="Only the first so many articles.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="All figures, as JSON.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for perplexity.json and .md, as 'textnuggets report' reads them."),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the bootstrap.")] = 0,
 ) -> None:
     """Perplexity by word and by token."""
     histories = None if history is None else numbers("--history", history, int)
+    if out is not None:
+        check_folder(out)
     lm = _load(model)
 
-    from textnuggets.evaluate.results import describe_source, software
-    from textnuggets.lm.perplexity import evaluate_perplexity, read_articles
+    from textnuggets.evaluate.results import describe_source, software, write_results
+    from textnuggets.files import replacing
+    from textnuggets.lm.perplexity import evaluate_perplexity, read_articles, to_markdown
     from textnuggets.model.identity import fingerprint
 
     found = evaluate_perplexity(
         lm, read_articles(text, lm.tokenizer)[:articles], histories, ratio, stride, seed
     )
+    about = {
+        "question": "perplexity",
+        "weights": fingerprint(lm),
+        "data": [describe_source(text)],
+        "seed": seed,
+    }
+    results = {**about, **software(), "results": found}
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        write_results(out / "perplexity.json", results)
+        with replacing(out / "perplexity.md") as temporary:
+            temporary.write_text(to_markdown(results), encoding="utf-8")
+        print(f"{out / 'perplexity'}.json and .md", file=sys.stderr)
     if as_json:
-        about = {
-            "question": "perplexity",
-            "weights": fingerprint(lm),
-            "data": [describe_source(text)],
-            "seed": seed,
-        }
-        print(json.dumps({**about, **software(), "results": found}))
+        print(json.dumps(results))
         return
     for item in found:
         word, token = (

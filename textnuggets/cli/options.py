@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
@@ -49,6 +50,12 @@ def numbers(option: str, text: str, kind: type[Number]) -> list[Number]:
         return [kind(part) for part in text.split(",")]
     except ValueError as error:
         raise InputError(f"{option} {text}: write numbers with commas between them ({error}).") from error
+
+
+def check_folder(out: Path) -> None:
+    """Whether results can go there, checked before anything slow happens."""
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file: name a folder.")
 
 
 def check_dtype(dtype: str) -> str:
