@@ -129,9 +129,11 @@ def fuzz(model: str, texts: list[str], source: str, examples: int = 270, seed: i
             )
             is_up = process.is_running()
     print(done.stdout)
-    found = re.search(r"([\d,]+) generated, ([\d,]+) passed", done.stdout)
+    found = re.search(r"([\d,]+) generated, ([\d,]+) passed(?:.*?([\d,]+) errored)?", done.stdout)
     assert found, "schemathesis says not how many cases it made"
-    made, passed = (int(number.replace(",", "")) for number in found.groups())
+    # Errored are those that got no answer within ten seconds, or none at all.
+    made, passed, errored = (int((number or "0").replace(",", "")) for number in found.groups())
+    made += errored
     record(
         "serve-fuzz",
         "the share of made-up requests whose answer is no 5xx and as described",
@@ -144,5 +146,11 @@ def fuzz(model: str, texts: list[str], source: str, examples: int = 270, seed: i
             "seed": seed,
             "schemathesis": version("schemathesis"),
         },
-        {"ratio": round(passed / made, 4), "cases": made, "passed": passed, "server_still_up": is_up},
+        {
+            "ratio": round(passed / made, 4),
+            "cases": made,
+            "passed": passed,
+            "without_answer": errored,
+            "server_still_up": is_up,
+        },
     )

@@ -57,6 +57,10 @@ def test_many_nuggets_in_one_pass_are_the_same_as_one_by_one(copier, monkeypatch
     alone, _ = gains(copier)
     torch.testing.assert_close(together, alone, rtol=0, atol=1e-6)
     assert (positions.diff() > 0).all()
+    with torch.no_grad():
+        second, place = probability_gain(copier, ids(), ids(), 0.25, alone=1)
+    torch.testing.assert_close(second, together[1:2], rtol=0, atol=1e-6)
+    assert place.tolist() == positions[1:2].tolist()
 
 
 def test_sums_are_kept_by_order_by_index_and_by_distance():

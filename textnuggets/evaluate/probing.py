@@ -31,7 +31,9 @@ SHOWN = 13  # nuggets by order, the first of each document, whose curves are kep
 REACH = 64  # tokens to either side of a nugget in the centred curve
 
 
-def probability_gain(model: NuggetModel, ids: Tensor, labels: Tensor, ratio: float) -> tuple[Tensor, Tensor]:
+def probability_gain(
+    model: NuggetModel, ids: Tensor, labels: Tensor, ratio: float, alone: int | None = None
+) -> tuple[Tensor, Tensor]:
     """g of one document, `(nuggets, targets)`, and the nuggets' token positions `(nuggets,)`.
 
     Args:
@@ -39,15 +41,18 @@ def probability_gain(model: NuggetModel, ids: Tensor, labels: Tensor, ratio: flo
         ids: `(n,)` the source's tokens.
         labels: `(targets,)` the target's.
         ratio: Compression ratio.
+        alone: The number of one nugget; all of them by default.
     """
     mask = torch.ones_like(ids, dtype=torch.bool)[None]
     made = model.generate_nuggets(ids[None], mask, nugget_count(mask.sum(-1), ratio))
-    nuggets = made.nuggets[0]  # (k, d)
+    nuggets, positions = made.nuggets[0], made.selection.positions[0]  # (k, d), (k,)
+    if alone is not None:
+        nuggets, positions = nuggets[alone : alone + 1], positions[alone : alone + 1]
     exposed = torch.cat([torch.zeros_like(nuggets[:1]), nuggets])[:, None]  # (1 + k, 1, d), nothing first
     probabilities = torch.cat(
         [_target_probabilities(model, part, labels) for part in exposed.split(ROWS)]
     )  # (1 + k, targets)
-    return probabilities[1:] - probabilities[:1], made.selection.positions[0]
+    return probabilities[1:] - probabilities[:1], positions
 
 
 def _target_probabilities(model: NuggetModel, exposed: Tensor, labels: Tensor) -> Tensor:

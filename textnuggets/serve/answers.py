@@ -221,11 +221,11 @@ def gain(model: NuggetModel, request: s.GainRequest) -> s.GainAnswer | None:
         if place < count:
             ids = torch.tensor(window.ids, device=model.device)
             with model.evaluating(), torch.inference_mode():
-                gains, _ = probability_gain(model, ids, ids, budget.ratio)
-            if place >= len(gains):
+                gains, _ = probability_gain(model, ids, ids, budget.ratio, alone=place)
+            if not len(gains):
                 return None
             tokens = [window.surface(i) for i in range(len(window.ids))]
-            return s.GainAnswer(gain=gains[place].tolist(), tokens=tokens)
+            return s.GainAnswer(gain=gains[0].tolist(), tokens=tokens)
         place -= count
     return None
 
