@@ -14,7 +14,7 @@ import torch
 
 from tests.tiny import CORPUS, DECODERS, tiny_model, tiny_tokenizer
 from tests.train.setting import losses, make_setting
-from textnuggets import NuggetLM
+from textnuggets import NuggetLM, load
 from textnuggets.cli import main
 from textnuggets.errors import BackboneError, CheckpointError, ConfigError, InputError
 from textnuggets.lm.history import History
@@ -369,6 +369,20 @@ def test_only_what_differs_from_the_base_is_stored(tmp_path):
     other.save_pretrained(tmp_path / "base")
     with pytest.raises(CheckpointError, match="goes with the model"):
         NuggetLM.from_pretrained(tmp_path / "lm")
+
+
+def test_the_language_model_of_the_package_reads_its_history(tmp_path, run):
+    lm = NuggetLM.from_pretrained("lm")
+    text = "The satellite was launched in October. " * 40
+    scores = [np.mean(lm.open(text, max_history=h).score(" The satellite was launched")) for h in (0, 8)]
+    assert scores[0] != pytest.approx(scores[1], abs=1e-3)
+    (tmp_path / "text.txt").write_text(text)
+    done = run("lm", "generate", "lm", "--history", tmp_path / "text.txt", "-n", 3)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+    assert "nuggets" in done.stderr
+    with pytest.raises(CheckpointError, match="is a language model"):
+        load("lm")
 
 
 def test_what_cannot_model_language_is_refused(tmp_path):

@@ -82,6 +82,8 @@ def check_checkpoint(name: str, **hub: Any) -> None:
     with explain_loading(name):
         found, _ = PreTrainedConfig.get_config_dict(name, **hub)
     kind = found.get("model_type")
+    if kind == "nugget_lm":
+        raise CheckpointError(f"{name!r} is a language model: NuggetLM.from_pretrained loads it.")
     if kind != NuggetConfig.model_type:
         raise CheckpointError(
             f"{name!r} is a {kind!r} model, not a nugget model. "
