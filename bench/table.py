@@ -1,13 +1,16 @@
-"""python -m bench.table: put the results into the README, between its bench marks."""
+"""python -m bench.table: put the results into the README and the docs, between their marks."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
+from typing import Any
 
 from bench.measuring import RESULTS
 
-README = RESULTS.parent.parent / "README.md"
+ROOT = RESULTS.parent.parent
+PAGES = (ROOT / "README.md", ROOT / "docs" / "search.md", ROOT / "docs" / "serving.md")
 ORDER = (
     "encode-vs-bare-marian",
     "encode-vs-bare-bert",
@@ -16,35 +19,96 @@ ORDER = (
     "encode-memory",
     "train-vs-seq2seq",
     "train-vs-seq2seq-sampled",
+    "index-size",
+    "index-latency",
+    "index-quality",
+    "maxsim-vs-sentence-transformers",
+    "token-cost-at-1152",
+    "token-cost-at-8192",
+    "token-memory",
+    "serve-batching",
+    "serve-memory",
+    "serve-fuzz",
 )
 
 
+def read(name: str) -> dict[str, Any]:
+    """What was recorded."""
+    found: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    return found
+
+
 def results_table() -> str:
-    """A Markdown table of what `bench/results/` holds."""
-    rows = ["| what | ratio | range | target |", "|---|---|---|---|"]
+    """All ratios."""
+    rows = ["| what | ratio | range | target | threads |", "|---|---|---|---|---|"]
     for name in ORDER:
-        result = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+        result = read(name)
         spread = f"{result['ratio_min']} to {result['ratio_max']}" if "ratio_min" in result else ""
         rows.append(
-            f"| [{name}](bench/results/{name}.json): {result['claim']} | {result['ratio']}x | {spread} | {result['target']} |"
+            f"| [{name}](bench/results/{name}.json): {result['claim']} | {result['ratio']}x | {spread} | {result['target']} | "
+            f"{result['machine']['torch_threads']} |"
         )
-    threads = result["machine"]["torch_threads"]
     rows += [
         "",
-        f"Both sides measured in one run on {threads} CPU threads, untrained nugget models; the median of paired rounds. `python -m bench TEXTS` repeats it.",
+        "Both sides measured in one run on so many CPU threads; where there is a range, the median of paired rounds. Rows of "
+        "the index and the server use the models that ship, the others untrained ones. `python -m bench TEXTS` repeats them, "
+        "with `--only search`, `serve`, `endurance` and `fuzz` for those of the index and the server.",
     ]
     return "\n".join(rows)
 
 
-def fill(readme: str) -> str:
-    """The README with the table as it should be."""
+def index_table() -> str:
+    """An index of nuggets beside one of all tokens, one vector and BM25."""
+    result = read("index-size")
+    rows = ["| | on disk | built in | a query, p50 / p95 | nDCG@10 |", "|---|---|---|---|---|"]
+    for name, row in result["rows"].items():
+        size = "" if row["bytes"] is None else f"{row['bytes'] / 1e6:,.0f} MB"
+        rows.append(
+            f"| {name} | {size} | {row['build_seconds']:,.0f} s | {row['p50_ms']:,.0f} / {row['p95_ms']:,.0f} ms | "
+            f"{row['ndcg']:.1f} |"
+        )
+    settings, threads = result["config"], result["machine"]["torch_threads"]
+    return "\n".join(
+        [
+            *rows,
+            "",
+            f"{settings['documents']:,} documents, {settings['queries']} queries, the first {settings['k']} hits; "
+            f"{threads} CPU thread{'s' * (threads > 1)}; no texts stored, one vector as float16.",
+        ]
+    )
+
+
+def load_table() -> str:
+    """The server's throughput and latency by how many ask at once."""
+    result = read("serve-batching")
+    rows = ["| clients | batching: a second, p50 / p95 | one by one: a second, p50 / p95 |", "|---|---|---|"]
+    for both in zip(*result["rows"].values(), strict=True):
+        cells = [f"{row['per_second']:.1f}, {row['p50_ms']:.0f} / {row['p95_ms']:.0f} ms" for row in both]
+        rows.append(f"| {both[0]['clients']} | {' | '.join(cells)} |")
+    settings = result["config"]
+    return "\n".join(
+        [
+            *rows,
+            "",
+            f"Texts of {settings['words']} words to `/v1/embeddings`, the model {settings['model']!r}, client and server on "
+            f"{result['machine']['torch_threads']} CPU cores.",
+        ]
+    )
+
+
+TABLES: dict[str, Callable[[], str]] = {"bench": results_table, "index": index_table, "load": load_table}
+
+
+def fill(page: str) -> str:
+    """A page with its tables as they should be."""
     return re.sub(
-        r"(<!-- bench:start -->\n).*?(<!-- bench:end -->)",
-        lambda match: f"{match[1]}{results_table()}\n{match[2]}",
-        readme,
+        rf"(<!-- ({'|'.join(TABLES)}):start -->\n).*?(<!-- \2:end -->)",
+        lambda match: f"{match[1]}{TABLES[match[2]]()}\n{match[3]}",
+        page,
         flags=re.DOTALL,
     )
 
 
 if __name__ == "__main__":
-    README.write_text(fill(README.read_text(encoding="utf-8")), encoding="utf-8")
+    for path in PAGES:
+        path.write_text(fill(path.read_text(encoding="utf-8")), encoding="utf-8")
