@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from textnuggets.evaluate.report import claims_table
+from tools import language
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "docs" / "results"
@@ -256,6 +257,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "search": search_table,
     "gather": gather_table,
     "ablation": ablation_table,
+    "language": language.perplexity_table,
+    "language-kinds": language.kinds_table,
     "claims": claims,
 }
 
@@ -271,5 +274,6 @@ def fill(page: str) -> str:
 
 
 if __name__ == "__main__":
+    language.save_figures()
     for path in PAGES:
         path.write_text(fill(path.read_text(encoding="utf-8")), encoding="utf-8")
