@@ -350,8 +350,6 @@ def test_a_language_model_is_saved_and_loaded(tmp_path):
 
 def test_only_what_differs_from_the_base_is_stored(tmp_path):
     tiny_model().save_pretrained(tmp_path / "base")
-    from textnuggets import load
-
     base = load(tmp_path / "base")
     lm = NuggetLM.from_nuggets(load(tmp_path / "base"), segment=SIZE)
     with torch.no_grad():
@@ -361,6 +359,9 @@ def test_only_what_differs_from_the_base_is_stored(tmp_path):
     again = NuggetLM.from_pretrained(tmp_path / "lm")
     torch.testing.assert_close(
         logits(again, segments(3)[2], segments(2)), logits(lm, segments(3)[2], segments(2)), atol=0.05, rtol=0
+    )
+    assert str(tmp_path) not in (tmp_path / "lm" / "config.json").read_text().replace(
+        f'"base": "{tmp_path}', ""
     )
     places = json.loads((tmp_path / "lm" / "compact.json").read_text())["tensors"]
     assert not any("encoder.layers" in name for name in places)

@@ -55,3 +55,10 @@ class NuggetLMConfig(PreTrainedConfig):
                 f"a segment of {segment} tokens cannot be pooled by {pooled}: choose a divisor."
             )
         super().__init__(**kwargs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `config.json` has it: without the folder the nugget model was loaded from, which means nothing to others."""
+        found: dict[str, Any] = super().to_dict()
+        if isinstance(found.get("nugget"), dict):
+            found["nugget"].pop("_name_or_path", None)
+        return found
