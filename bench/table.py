@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from typing import Any
 
 from bench.measuring import RESULTS
+from tools.marks import fill_marks
 
 ROOT = RESULTS.parent.parent
 PAGES = (ROOT / "README.md", ROOT / "docs" / "search.md", ROOT / "docs" / "serving.md")
@@ -101,12 +101,7 @@ TABLES: dict[str, Callable[[], str]] = {"bench": results_table, "index": index_t
 
 def fill(page: str) -> str:
     """A page with its tables as they should be."""
-    return re.sub(
-        rf"(<!-- ({'|'.join(TABLES)}):start -->\n).*?(<!-- \2:end -->)",
-        lambda match: f"{match[1]}{TABLES[match[2]]()}\n{match[3]}",
-        page,
-        flags=re.DOTALL,
-    )
+    return fill_marks(page, TABLES)
 
 
 if __name__ == "__main__":

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from textnuggets.evaluate.report import claims_table
 from tools import language
+from tools.marks import fill_marks
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "docs" / "results"
@@ -265,12 +265,7 @@ TABLES: dict[str, Callable[[], str]] = {
 
 def fill(page: str) -> str:
     """A page with its tables as they should be."""
-    return re.sub(
-        rf"(<!-- ({'|'.join(TABLES)}):start -->\n).*?(<!-- \2:end -->)",
-        lambda match: f"{match[1]}{TABLES[match[2]]()}\n{match[3]}",
-        page,
-        flags=re.DOTALL,
-    )
+    return fill_marks(page, TABLES)
 
 
 if __name__ == "__main__":

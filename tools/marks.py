@@ -1,0 +1,16 @@
+"""Pages with tables that are made, each between two marks: `<!-- NAME:start -->` and `<!-- NAME:end -->`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+
+def fill_marks(page: str, tables: Mapping[str, Callable[[], str]]) -> str:
+    """A page with its tables as they should be; marks of other names stay as they are."""
+    return re.sub(
+        rf"(<!-- ({'|'.join(tables)}):start -->\n).*?(<!-- \2:end -->)",
+        lambda match: f"{match[1]}{tables[match[2]]()}\n{match[3]}",
+        page,
+        flags=re.DOTALL,
+    )
