@@ -143,8 +143,6 @@ class Worker:
         self._sent -= 1
         if task.cancelled():
             return
-        if not self._sent and self._waiting:
-            self._flush()
         for item, result in zip(group, task.result(), strict=True):
             if item.done.done():  # given up meanwhile
                 continue
@@ -152,6 +150,8 @@ class Worker:
                 item.done.set_exception(result)
             else:
                 item.done.set_result(result)
+        if not self._sent and self._waiting:
+            self._flush()
 
     def close(self) -> None:
         """Finish what is being done; what was given up is not begun."""
