@@ -220,8 +220,36 @@ def test_training_goes_on_from_a_trained_model(unbroken, recipe, tmp_path):
     (tmp_path / "recipe.toml").write_text(text)
     train(read_recipe(tmp_path / "recipe.toml", changes), tmp_path / "run")
     assert losses(tmp_path / "run")[1] < losses(unbroken)[3]
-    with pytest.raises(ConfigError, match=r"model\.selector is 'mean', but"):
-        train(read_recipe(tmp_path / "recipe.toml", [*changes, "model.selector=mean"]), tmp_path / "other")
+
+
+def test_a_model_to_go_on_from_may_lose_parts_but_gains_none(unbroken, recipe, tmp_path):
+    before = textnuggets.load(unbroken / "best")
+    less = ["model.selector=mean", "model.residual=off", "model.feedback=false", "optimizer.steps=1"]
+    model = build_model(read_recipe(recipe, [*less, f"model.start='{unbroken}/best'"]))
+    assert model.scorer is None
+    assert model.feedback is None
+    assert before.scorer is not None
+    after = model.state_dict()
+    left = {name.split(".")[0] for name in before.state_dict().keys() - after.keys()}
+    assert left == {"scorer", "feedback"}
+    for name, weights in after.items():
+        torch.testing.assert_close(weights, before.state_dict()[name], rtol=0, atol=0)
+    assert model.eval().encode("One vector, whatever the length of the text.").vectors.shape[0] == 1
+    pooled = train(read_recipe(recipe, [*less, f"model.start='{unbroken}/best'"]), tmp_path / "pooled")
+    with pytest.raises(ConfigError, match=r"model\.selector is 'learned', but .* has 'mean'"):
+        build_model(read_recipe(recipe, [f"model.start={pooled}"]))
+
+
+def test_a_model_that_comes_with_the_package_is_started_from_by_its_name(
+    unbroken, recipe, tmp_path, monkeypatch
+):
+    (tmp_path / "shipped").mkdir()
+    (tmp_path / "shipped" / "mine").symlink_to(unbroken / "best")
+    monkeypatch.setattr("textnuggets.model.checkpoint.SHIPPED", tmp_path / "shipped")
+    model = build_model(read_recipe(recipe, ["model.start=mine"]))
+    torch.testing.assert_close(
+        model.value.weight, textnuggets.load(unbroken / "best").value.weight, rtol=0, atol=0
+    )
 
 
 # ---------------------------------------------------------------- interruptions

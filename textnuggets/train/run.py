@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from copy import deepcopy
 from dataclasses import asdict, fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -30,6 +31,7 @@ from textnuggets.lm.modeling import NuggetLM
 from textnuggets.model.backbone import backbone_window
 from textnuggets.model.checkpoint import load
 from textnuggets.model.modeling import NuggetModel
+from textnuggets.model.selection import LEARNED
 from textnuggets.search.tokens import load_token_encoder
 from textnuggets.train import checkpoints
 from textnuggets.train.data import load_corpus, tokenizers_of
@@ -162,8 +164,7 @@ def build_model(recipe: Recipe) -> NuggetModel | NuggetLM:
 def build_language_model(recipe: Recipe) -> NuggetLM:
     """A language model on a trained nugget model; unless the encoder is to be trained, its decoder alone learns."""
     wanted = recipe.model
-    nugget = load(wanted.start)
-    nugget.to(dtype=torch.float32)  # type: ignore[call-arg]
+    nugget = load(wanted.start, dtype=torch.float32)
     for key in ("scorer_layer", "selector", "gather", "residual", "feedback", "freeze"):
         asked = getattr(wanted, key)
         if asked != getattr(ModelRecipe(), key) and asked != getattr(nugget.config, key):
@@ -199,7 +200,7 @@ def build_nugget_model(recipe: Recipe) -> NuggetModel:
         "freeze",
     )
     if wanted.start is not None:
-        model = NuggetModel.from_pretrained(wanted.start, dtype=torch.float32)
+        model = leave_behind(load(wanted.start, dtype=torch.float32), wanted)
         model.config.ratio = wanted.ratio
         if wanted.query_ratio is not None:
             model.config.query_ratio = wanted.query_ratio
@@ -231,6 +232,30 @@ def build_nugget_model(recipe: Recipe) -> NuggetModel:
     if wanted.dropout is not None:
         model.view.set_dropout(wanted.dropout)
     return model
+
+
+def leave_behind(model: NuggetModel, wanted: ModelRecipe) -> NuggetModel:
+    """A trained model without the parts a recipe turns off: its scorer for a rule, residual or feedback.
+
+    What every recipe has unless it says otherwise is never such a part, so nothing is lost by an omission.
+    """
+    config = deepcopy(model.config)
+    if wanted.selector not in LEARNED:
+        config.selector = wanted.selector
+    if wanted.residual == "off":
+        config.residual = wanted.residual
+    if not wanted.feedback:
+        config.feedback = False
+    if (config.selector, config.residual, config.feedback) == (
+        model.config.selector,
+        model.config.residual,
+        model.config.feedback,
+    ):
+        return model
+    less = NuggetModel(config, model.backbone)
+    less.load_state_dict(model.state_dict(), strict=False)  # all but what was left behind
+    less._tokenizer = model._tokenizer
+    return less
 
 
 def check_parts(model: NuggetModel | NuggetLM, recipe: Recipe) -> None:
