@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from textnuggets.evaluate.figures import BLUE, GREY, RED, save_figure
-from textnuggets.lm.perplexity import compare
+from textnuggets.lm.perplexity import compare, show
 from textnuggets.model.selection import nugget_count
 
 RESULTS = Path(__file__).parent.parent / "docs" / "results" / "lm"
@@ -54,12 +54,8 @@ def perplexity_table() -> str:
             cells = ["" if place else KEPT[name], str(history), str(vectors_read(name, row))]
             for part in PARTS:
                 own = found[part][history]
-                value = own["word_perplexity"]
                 change = compare(np.array(own["by_article"]), np.array(plain[part]["by_article"]))
-                cells += [
-                    f"{value['value']:.1f} ({value['low']:.1f} to {value['high']:.1f})",
-                    f"x {change['value']:.3f} ({change['low']:.3f} to {change['high']:.3f})",
-                ]
+                cells += [show(own["word_perplexity"], 1), f"x {show(change, 3)}"]
             rows.append(f"| {' | '.join(cells)} |")
     told = "; ".join(
         f"{part} {row['articles']} articles, {row['words']:,} words" for part, row in plain.items()

@@ -11,7 +11,7 @@ import pytest
 from tests.lm.setting import LONG, SIZE, make_lm
 from tests.tiny import CORPUS, tiny_tokenizer
 from textnuggets.errors import InputError
-from textnuggets.lm.perplexity import evaluate_perplexity, make_article, read_articles, windows_of
+from textnuggets.lm.perplexity import evaluate_perplexity, make_article, read_articles, show, windows_of
 from textnuggets.lm.repeats import KINDS, last_said
 from textnuggets.lm.wikitext import split_words, write_out
 
@@ -87,9 +87,22 @@ def test_articles_begin_with_headings_as_in_wikitext(tmp_path):
     found = read_articles(str(path), tiny_tokenizer())
     assert [len(article.counted) for article in found] == [4 + 2, 3]
     assert [int(article.words.max()) + 1 for article in found] == [4 + 2, 3]
-    path.write_text("\n")
-    with pytest.raises(InputError, match="no text"):
-        read_articles(str(path), tiny_tokenizer())
+    path.write_text(" = One = \n <unk> <unk>\n = Two = \n The dog .\n")
+    assert len(read_articles(str(path), tiny_tokenizer())) == 1
+    for text, words in (("\n", "no text"), ("<unk> <unk>\n", "no word but <unk>")):
+        path.write_text(text)
+        with pytest.raises(InputError, match=words):
+            read_articles(str(path), tiny_tokenizer())
+
+
+def test_one_article_has_no_interval():
+    articles = [make_article(split_words(text), tiny_tokenizer()) for text in (LONG, CORPUS[0])]
+    one, two = (evaluate_perplexity(make_lm(), articles[:n], [0, 1])[1] for n in (1, 2))
+    for name in ("word_perplexity", "token_perplexity", "change"):
+        assert one[name]["low"] is one[name]["high"] is None
+        assert two[name]["low"] < two[name]["value"] < two[name]["high"]
+    assert show(one["change"], 3) == f"{one['change']['value']:.3f}"
+    assert show(two["change"], 1).endswith(f"({two['change']['low']:.1f} to {two['change']['high']:.1f})")
 
 
 def test_wikitext_is_written_as_people_write_and_keeps_its_words():

@@ -57,7 +57,7 @@ def evaluate(
 
     from textnuggets.evaluate.results import describe_source, software, write_results
     from textnuggets.files import replacing
-    from textnuggets.lm.perplexity import evaluate_perplexity, read_articles, to_markdown
+    from textnuggets.lm.perplexity import evaluate_perplexity, read_articles, show, to_markdown
     from textnuggets.model.identity import fingerprint
 
     found = evaluate_perplexity(
@@ -80,10 +80,7 @@ def evaluate(
         print(json.dumps(results))
         return
     for item in found:
-        word, token = (
-            f"{value['value']:.2f} ({value['low']:.2f} to {value['high']:.2f})"
-            for value in (item["word_perplexity"], item["token_perplexity"])
-        )
+        word, token = show(item["word_perplexity"]), show(item["token_perplexity"])
         print(f"h = {item['history']}: perplexity by word {word}, by token {token}")
     print(f"{found[0]['words']:,} words, {found[0]['tokens']:,} tokens", file=sys.stderr)
 

@@ -32,6 +32,7 @@ SAMPLES = 1000  # of the bootstrap
 ARTICLES = 32  # whose nuggets are kept at a time
 UNKNOWN = "<unk>"
 
+Interval = dict[str, float | None]  # value, low and high
 Memories = dict[tuple[int, int, int], SegmentMemory]  # by article, start and end
 
 
@@ -49,11 +50,15 @@ class Article:
 
 
 def read_articles(source: str, tokenizer: Any) -> list[Article]:
-    """The articles of a .txt file, which begin with headings as in WikiText or are one; or of any corpus."""
+    """The articles of a .txt file, which begin with headings as in WikiText or are one; or of any corpus.
+
+    Those without any word that counts are left out.
+    """
     articles = [make_article(text, tokenizer) for text in read_long_texts([source]) if text.ends]
-    if not articles:
-        raise InputError(f"{source}: no text.")
-    return articles
+    counted = [article for article in articles if article.counted.any()]
+    if not counted:
+        raise InputError(f"{source}: {f'no word but {UNKNOWN}' if articles else 'no text'}.")
+    return counted
 
 
 def make_article(text: LongText, tokenizer: Any) -> Article:
@@ -158,14 +163,9 @@ def evaluate_perplexity(
     return results
 
 
-def compare(one: NDArray[np.float64], other: NDArray[np.float64], seed: int = 0) -> dict[str, float]:
+def compare(one: NDArray[np.float64], other: NDArray[np.float64], seed: int = 0) -> Interval:
     """The word perplexity of one model over that of another, with an interval; rows are of the same articles."""
-    random = np.random.default_rng(seed)
-    rows = random.integers(len(one), size=(SAMPLES, len(one)))
-    ratios = np.exp((other[rows, 0] - one[rows, 0]).sum(1) / one[rows, 1].sum(1))
-    low, high = np.percentile(ratios, [2.5, 97.5])
-    value = math.exp((other[:, 0] - one[:, 0]).sum() / one[:, 1].sum())
-    return {"value": value, "low": float(low), "high": float(high)}
+    return _interval(np.stack([one[:, 0] - other[:, 0], one[:, 1]], 1), seed)
 
 
 def _by_articles(windows: Sequence[Window]) -> Iterator[list[Window]]:
@@ -261,13 +261,25 @@ def _by_kind(
     return found
 
 
-def _interval(sums: NDArray[np.float64], seed: int) -> dict[str, float]:
-    """exp(-log-probability / count), and where 95% of those of resampled articles lie."""
-    random = np.random.default_rng(seed)
-    drawn = sums[random.integers(len(sums), size=(SAMPLES, len(sums)))].sum(1)
-    low, high = np.percentile(np.exp(-drawn[:, 0] / drawn[:, 1]), [2.5, 97.5])
+def _interval(sums: NDArray[np.float64], seed: int) -> Interval:
+    """exp(-log-probability / count), and where 95% of those of resampled articles lie; one article tells no spread."""
     total = sums.sum(0)
-    return {"value": math.exp(-total[0] / total[1]), "low": float(low), "high": float(high)}
+    found: Interval = {"value": math.exp(-total[0] / total[1]), "low": None, "high": None}
+    if len(sums) > 1:
+        random = np.random.default_rng(seed)
+        drawn = sums[random.integers(len(sums), size=(SAMPLES, len(sums)))].sum(1)
+        found["low"], found["high"] = np.percentile(np.exp(-drawn[:, 0] / drawn[:, 1]), [2.5, 97.5]).tolist()
+    return found
+
+
+def show(found: Interval, digits: int = 2) -> str:
+    """A value with its interval, if it has one."""
+    value = f"{found['value']:.{digits}f}"
+    return (
+        value
+        if found["low"] is None
+        else f"{value} ({found['low']:.{digits}f} to {found['high']:.{digits}f})"
+    )
 
 
 def to_markdown(results: dict[str, Any]) -> str:
@@ -275,14 +287,8 @@ def to_markdown(results: dict[str, Any]) -> str:
     found = results["results"]
     rows = ["| h | perplexity by word | by token | against the first |", "|---|---|---|---|"]
     for item in found:
-        cells = [
-            f"{value['value']:.2f} ({value['low']:.2f} to {value['high']:.2f})"
-            for value in (item["word_perplexity"], item["token_perplexity"])
-        ]
-        change = item.get("change")
-        cells.append(
-            f"x {change['value']:.4f} ({change['low']:.4f} to {change['high']:.4f})" if change else ""
-        )
+        cells = [show(item["word_perplexity"]), show(item["token_perplexity"])]
+        cells.append(f"x {show(item['change'], 4)}" if "change" in item else "")
         rows.append(f"| {item['history']} | {' | '.join(cells)} |")
     first, data = found[0], ", ".join(item["source"] for item in results["data"])
     memory = f"r = {first['ratio']:g}" if first["ratio"] else first["memory"]
