@@ -13,9 +13,10 @@ from tests.tiny import CORPUS, tiny_model
 from tests.train.setting import losses, make_setting
 from textnuggets import NuggetLM
 from textnuggets.errors import ConfigError, InputError
-from textnuggets.train.language_model import SegmentBatches
+from textnuggets.lm.corpus import Place
+from textnuggets.train.language_model import SegmentBatches, Segments, Target
 from textnuggets.train.reading import read_recipe
-from textnuggets.train.run import train
+from textnuggets.train.run import build_model, train
 
 
 @pytest.fixture(scope="module")
@@ -79,9 +80,28 @@ def test_settings_the_start_does_not_have_and_texts_without_history_are_refused(
         train(read_recipe(recipe, [*LM, f'data.train=["{tmp_path / "short.jsonl"}"]']), tmp_path / "short")
 
 
-def test_the_segments_of_a_batch_have_equally_much_before_them():
-    from textnuggets.lm.corpus import Place
+def test_a_segment_comes_with_those_right_before_it_oldest_first():
+    class Numbers:  # a segment is its own number, and so is its memory
+        def segment(self, place):
+            return np.array([place.text, place.segment])
 
+        def get(self, place):
+            return place
+
+    target = Target(Place(4, 3), 2)
+    tokens = Segments(Numbers(), None)[target]
+    assert tokens["ids"].tolist() == [4, 3]
+    assert [part.tolist() for part in tokens["context"]] == [[4, 1], [4, 2]]
+    assert Segments(Numbers(), Numbers())[target]["history"] == [Place(4, 1), Place(4, 2)]
+
+
+def test_a_model_reads_by_default_as_much_as_it_learned_to(recipe):
+    for histories, history in (("[0]", 0), ("[1, 2]", 2), ("[]", 3)):
+        changes = [*LM, f"objective.histories={histories}"]
+        assert build_model(read_recipe(recipe, changes)).config.history == history
+
+
+def test_the_segments_of_a_batch_have_equally_much_before_them():
     places = [Place(text, segment) for text in range(4) for segment in range(6)]
     batches = list(SegmentBatches(places, [1, 3], 5, 40, seed=0))
     assert batches == list(SegmentBatches(places, [1, 3], 5, 40, seed=0))

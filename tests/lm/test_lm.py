@@ -79,6 +79,29 @@ def test_rows_without_a_past_are_not_touched_by_those_with_one():
         torch.testing.assert_close(together[row], logits(lm, third, memories), atol=1e-5, rtol=1e-5)
 
 
+def test_the_last_segment_is_one_segment_old():
+    lm = make_lm()
+    long, short = lm.remember([segments(1)[0], [7]])
+    assert len(long.scores) == 5
+    assert len(short.scores) == 1
+    found = History.of([[long, short], [short], []])
+    assert found.ages.tolist() == [[2] * 5 + [1], [1] + [0] * 5, [0] * 6]
+    assert found.kept.tolist() == [[True] * 6, [True] + [False] * 5, [False] * 6]
+    torch.testing.assert_close(found.vectors[0], torch.cat([long.vectors, short.vectors]))
+
+
+def test_what_is_older_than_all_it_learned_from_is_as_old_as_that():
+    lm = make_lm(history=3)
+    first, second = segments(2)
+    with torch.no_grad():
+        history = History.of([lm.remember([first, second])])
+        nuggets = [lm.memory_of(history._replace(ages=history.ages + more))[0] for more in (0, 1, 2, 99)]
+    # Two and one segments old; one segment more is three and two, then there is nothing older.
+    assert not torch.allclose(nuggets[0], nuggets[1])
+    torch.testing.assert_close(nuggets[1][:, :5], nuggets[2][:, :5])
+    torch.testing.assert_close(nuggets[3], nuggets[0] - lm.ages(history.ages) + lm.ages.weight[3])
+
+
 def test_the_order_of_the_past_matters():
     lm = make_lm()
     first, second, third = segments(3)
@@ -98,7 +121,7 @@ def test_a_compressive_memory_is_the_mean_of_what_was_read():
     lm = make_lm(memory="compressive", history=2, pooled=4)
     first, second, third = (torch.tensor([part]) for part in segments(3))
     with torch.no_grad():
-        cache = lm._compress(torch.cat([first, second], 1))
+        cache = lm.compress(torch.cat([first, second], 1))
         keys = lm.view.keys_and_values(lm.begin(torch.cat([first, first[:, :1]], 1)))[0][0]
         assert cache.layers[0].keys.shape[2] == 2 * SIZE // 4
         torch.testing.assert_close(cache.layers[0].keys[:, :, 0], keys[:, :, 1:5].mean(2))
@@ -151,6 +174,14 @@ def test_only_what_differs_from_the_base_is_stored(tmp_path):
     assert str(tmp_path) not in (tmp_path / "lm" / "config.json").read_text().replace(
         f'"base": "{tmp_path}', ""
     )
+    # Loaded, it has all its weights, and is saved with them; options are heeded.
+    again.save_pretrained(tmp_path / "whole")
+    whole = NuggetLM.from_pretrained(tmp_path / "whole")
+    for name, value in whole.state_dict().items():
+        torch.testing.assert_close(value, again.state_dict()[name], rtol=0, atol=0)
+    half = NuggetLM.from_pretrained(tmp_path / "lm", dtype=torch.bfloat16, attn_implementation="eager")
+    assert {value.dtype for value in half.state_dict().values()} == {torch.bfloat16}
+    assert half.view.config._attn_implementation == "eager"
     places = json.loads((tmp_path / "lm" / "compact.json").read_text())["tensors"]
     assert not any("encoder.layers" in name for name in places)
     other = tiny_model(scorer_layer=2)
@@ -183,8 +214,8 @@ def test_what_cannot_model_language_is_refused(tmp_path):
         make_lm(memory="all")
     with pytest.raises(ConfigError, match="cannot be pooled"):
         make_lm(memory="compressive", pooled=5)
-    with pytest.raises(ConfigError, match="only nuggets can"):
-        make_lm(memory="tokens").open("")
+    with pytest.raises(ConfigError, match="positions are needed"):
+        make_lm(memory="tokens").open("", max_history=9)
     with pytest.raises(ConfigError, match="the encoder has room for 64"):
         NuggetLM.from_nuggets(tiny_model(), segment=64)
     with pytest.raises(ConfigError, match="'sentence_boundary' cannot choose"):
@@ -225,11 +256,19 @@ def test_the_commands_evaluate_and_generate(tmp_path, capsys, monkeypatch):
     assert code == 0
     assert out.strip()
     assert "3 segments as" in err
+    going_on = ["generate", tmp_path / "lm", "--history", tmp_path / "text.txt"]
     for arguments, message in (
         (["generate", tmp_path / "lm", "--history", tmp_path / "none"], "no such file"),
         (["evaluate", tmp_path / "lm", tmp_path / "text.txt", "--stride", 5], "does not divide"),
         (["evaluate", tmp_path / "none", tmp_path / "text.txt"], "cannot load"),
         (["evaluate", tmp_path / "lm", tmp_path / "text.txt", "--out", tmp_path / "text.txt"], "is a file"),
+        (
+            ["evaluate", tmp_path / "lm", tmp_path / "text.txt", "--ratio", 7, "--history", 0],
+            "ratio must lie",
+        ),
+        ([*going_on, "--sample", "--beams", 3], "exclude each other"),
+        ([*going_on, "--top-p", 0.5], "go with --sample"),
+        ([*going_on, "--seed", 2**32], "--seed"),
     ):
         code, _, err = run(*arguments)
         assert code == 2

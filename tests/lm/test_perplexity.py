@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import math
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
+from tokenizers import normalizers
 
 from tests.lm.setting import LONG, SIZE, make_lm
 from tests.tiny import CORPUS, tiny_tokenizer
-from textnuggets.errors import InputError
-from textnuggets.lm.perplexity import evaluate_perplexity, make_article, read_articles, show, windows_of
+from textnuggets.errors import ConfigError, InputError
+from textnuggets.lm.perplexity import (
+    default_stride,
+    evaluate_perplexity,
+    make_article,
+    read_articles,
+    show,
+    windows_of,
+)
 from textnuggets.lm.repeats import KINDS, last_said
 from textnuggets.lm.wikitext import split_words, write_out
 
@@ -46,7 +56,8 @@ def test_words_are_told_apart_by_where_they_were_said_last():
 def test_what_is_counted_by_kind_is_what_is_counted_at_all():
     lm = make_lm()
     articles = [make_article(split_words(text), tiny_tokenizer()) for text in (LONG, "Cat <unk> dog cat")]
-    (found,) = evaluate_perplexity(lm, articles)
+    assert "by_kind" not in evaluate_perplexity(lm, articles)[0]  # segments overlap
+    (found,) = evaluate_perplexity(lm, articles, stride=SIZE)
     cells = np.array([cell for row in found["by_kind"].values() for cell in row.values()])
     sums = np.array(found["by_article"]).sum(0)
     assert cells.sum(0) == pytest.approx(sums[:2], abs=0.01)
@@ -81,6 +92,15 @@ def test_all_memories_score_the_same_tokens(memory):
         assert len({item["token_perplexity"]["value"] for item in found}) == 3
 
 
+def test_only_files_of_text_have_headings_and_only_those_of_articles(tmp_path):
+    (tmp_path / "notes.txt").write_text("One\n=====\n== two ==\nThe cat sat.\n")
+    (article,) = read_articles(str(tmp_path / "notes.txt"), tiny_tokenizer())
+    assert article.forms == ["One", "=====", "==", "two", "==", "The", "cat", "sat."]
+    (tmp_path / "notes.txt.jsonl").write_text('{"text": "The cat sat."}\n{"text": "The dog."}\n')
+    found = read_articles(str(tmp_path / "notes.txt.jsonl"), tiny_tokenizer())
+    assert [article.forms for article in found] == [["The", "cat", "sat."], ["The", "dog."]]
+
+
 def test_articles_begin_with_headings_as_in_wikitext(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text(" = One = \n The cat sat .\n = = Part = = \n More .\n = Two = \n The dog .\n")
@@ -93,6 +113,52 @@ def test_articles_begin_with_headings_as_in_wikitext(tmp_path):
         path.write_text(text)
         with pytest.raises(InputError, match=words):
             read_articles(str(path), tiny_tokenizer())
+
+
+def test_another_ratio_is_another_memory():
+    articles = [make_article(split_words(LONG), tiny_tokenizer())]
+    own, same, other = (evaluate_perplexity(make_lm(), articles, ratio=r)[0] for r in (None, 0.25, 0.5))
+    assert own == same
+    assert other["token_perplexity"]["value"] != own["token_perplexity"]["value"]
+    assert (own["ratio"], other["ratio"]) == (0.25, 0.5)
+    with pytest.raises(ConfigError, match="ratio must lie in"):
+        evaluate_perplexity(make_lm(), articles, [0], ratio=7)
+    with pytest.raises(ConfigError, match="'tokens' has no ratio"):
+        evaluate_perplexity(make_lm(memory="tokens", history=1), articles, ratio=0.5)
+
+
+@pytest.mark.parametrize(("segment", "stride"), [(128, 32), (16, 4), (6, 1), (2, 1), (7, 1), (18, 3)])
+def test_a_segment_has_three_quarters_of_context_by_default(segment, stride):
+    assert default_stride(segment) == stride
+
+
+def test_tokens_have_as_much_before_them_as_the_stride_leaves():
+    lm = make_lm(history=0)
+    article = make_article(split_words(LONG), tiny_tokenizer())
+    (found,) = evaluate_perplexity(lm, [article])
+    logs = []
+    for place, token in enumerate(article.ids):
+        start = 0 if place < SIZE else place // 4 * 4 + 4 - SIZE
+        with torch.no_grad():
+            window = torch.from_numpy(article.ids[start : place + 1])[None]
+            logs.append(float(lm(window).logits[0, -1].log_softmax(-1)[token]))
+    assert found["stride"] == 4
+    assert found["token_perplexity"]["value"] == pytest.approx(np.exp(-np.mean(logs)), rel=1e-5)
+
+
+def test_words_too_long_for_a_number_and_words_without_tokens():
+    lm = make_lm()
+    articles = [make_article(split_words(text), tiny_tokenizer()) for text in ("cat" * 900, "dog")]
+    (found,) = evaluate_perplexity(lm, articles)
+    assert json.loads(json.dumps(found["word_perplexity"], allow_nan=False))["value"] is None
+    assert show(found["word_perplexity"]) == "too large"
+    assert found["token_perplexity"]["value"] < 1000
+    plain = make_article(split_words("the cat sat"), tiny_tokenizer())
+    stripped = tiny_tokenizer()
+    stripped.backend_tokenizer.normalizer = normalizers.Replace("\u200b", "")
+    odd = make_article(split_words("the \u200b cat sat"), stripped)
+    assert odd.counted.tolist() == [True, False, True, True]
+    assert plain.counted.all()
 
 
 def test_one_article_has_no_interval():

@@ -8,88 +8,172 @@ import numpy as np
 import pytest
 import torch
 
-from tests.lm.setting import LONG, SIZE, ids_of, make_lm
+from tests.lm.setting import LONG, SIZE, ids_of, logits, make_lm, segments
 from tests.tiny import CORPUS, tiny_model, tiny_tokenizer
 from textnuggets import NuggetLM
 from textnuggets.errors import InputError
 from textnuggets.lm.perplexity import evaluate_perplexity, make_article
-from textnuggets.lm.stream import Stream
+from textnuggets.lm.stream import Stream, decode_after
 from textnuggets.lm.wikitext import split_words
 
+MEMORIES = ("nuggets", "tokens", "compressive")
 
-@pytest.mark.parametrize("family", ["bart", "marian", "t5"])
-def test_streaming_equals_evaluating_in_batches(family):
-    lm = make_lm(family)
+
+def make(memory="nuggets", family="bart", history=2):
+    return make_lm(family, history=history, memory=memory, pooled=4)
+
+
+def predictions(lm, current, past):
+    """Logits of a segment after past ones by `forward` alone, all at once."""
+    if lm.config.memory == "nuggets":
+        return logits(lm, current, past)
+    context = torch.tensor([[token for segment in past for token in segment]]) if past else None
+    with torch.no_grad():
+        return lm(torch.tensor([current]), context=context).logits[0]
+
+
+@pytest.mark.parametrize(
+    ("memory", "family"),
+    [*((memory, "bart") for memory in MEMORIES), ("nuggets", "marian"), ("nuggets", "t5")],
+)
+def test_streaming_equals_predicting_segment_by_segment(memory, family):
+    lm = make(memory, family)
     ids = ids_of()
-    found = lm.open("").score(ids)
-    (result,) = evaluate_perplexity(lm, [make_article(split_words(LONG), tiny_tokenizer())])
-    assert math.exp(-np.mean(found)) == pytest.approx(result["token_perplexity"]["value"], rel=1e-4)
+    parts = segments(-(-len(ids) // SIZE))
+    expected = []
+    for place, part in enumerate(parts):
+        found = predictions(lm, part, parts[max(0, place - 2) : place]).log_softmax(-1)
+        expected += found[range(len(part)), part].tolist()
+    assert lm.open("").score(ids) == pytest.approx(expected, abs=1e-4)
     # In pieces, it is the same stream.
     stream = lm.open(ids[:5])
-    pieces = stream.score(ids[5:40]) + stream.score(ids[40:])
-    assert pieces == pytest.approx(found[5:], abs=1e-4)
+    assert stream.score(ids[5:40]) + stream.score(ids[40:]) == pytest.approx(expected[5:], abs=1e-4)
+    # And so it is evaluated, if segments do not overlap.
+    (result,) = evaluate_perplexity(lm, [make_article(split_words(LONG), tiny_tokenizer())], stride=SIZE)
+    assert result["token_perplexity"]["value"] == pytest.approx(math.exp(-np.mean(expected)), rel=1e-4)
 
 
-def test_memory_stays_the_same_however_long_the_text():
-    stream = make_lm(history=2).open(ids_of() * 10)
-    assert len(stream.past) == 2
-    assert len(stream.current) < SIZE
-    assert stream.length == 10 * len(ids_of())
-    wide = make_lm(history=2).open(ids_of() * 10, max_history=5)
-    assert len(wide.past) == 5
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_what_is_kept_are_the_last_segments_however_long_the_text(memory):
+    ids = ids_of() * 3
+    lm = make(memory)
+    at_once, by_token = lm.open(ids), lm.open("")
+    for token in ids:
+        by_token.append([token])
+    assert at_once.length == by_token.length == len(ids)
+    assert at_once.current == by_token.current == ids[len(ids) // SIZE * SIZE :]
+    last = segments(len(ids) // SIZE, ids)[-2:]
+    expected = lm.remember(last) if memory == "nuggets" else last
+    for stream in (at_once, by_token):
+        assert len(stream.past) == 2
+        for kept, wanted in zip(stream.past, expected, strict=True):
+            if memory == "nuggets":
+                torch.testing.assert_close(kept.vectors, wanted.vectors)
+                torch.testing.assert_close(kept.scores, wanted.scores)
+            else:
+                assert kept == wanted
+    nuggets = 5  # a quarter of a segment and the two tokens around it
+    assert at_once.size == {"nuggets": 2 * nuggets, "tokens": 2 * SIZE, "compressive": 2 * SIZE // 4}[memory]
+    assert len(lm.open(ids, max_history=0).past) == 0
+    assert len(lm.open(ids, max_history=3).past) == 3
 
 
-def test_generating_goes_on_past_segments_and_greedy_is_what_scoring_prefers():
-    lm = make_lm()
-    stream = lm.open(CORPUS[0])
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_greedy_writes_what_forward_finds_likeliest_after_the_same_past(memory):
+    lm = make(memory)
+    ids = ids_of()[: 2 * SIZE + 3]
+    stream = lm.open(ids)
+    new = stream._continue(SIZE - 3, None, {})
+    segment = ids[2 * SIZE :]
+    for token in new:
+        found = predictions(lm, [*segment, token], segments(2))[-1]
+        found[tiny_tokenizer().all_special_ids] = -math.inf
+        assert int(found.argmax()) == token
+        segment.append(token)
+    assert len(segment) == SIZE
+    forgetful = lm.open(ids, max_history=0)
+    assert forgetful._continue(SIZE - 3, None, {}) != new
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_generating_goes_on_past_segments(memory):
+    lm = make(memory)
     shown = []
+    stream = lm.open(LONG)
     length = stream.length
     text = stream.generate(3 * SIZE, shown.append)
     assert "".join(shown) == text
     assert stream.length == length + 3 * SIZE
-    # Greedy: of every generated token, no other that may be written is more likely.
-    again = lm.open(CORPUS[0])
-    new = again._continue(SIZE - len(again.current), None, {})
-    state = lm.open(CORPUS[0])
-    allowed = [i for i in range(len(tiny_tokenizer())) if i not in tiny_tokenizer().all_special_ids]
-    for token in new:
-        scores = {other: lm_score(state, other) for other in (token, *allowed[::7])}
-        assert max(scores, key=scores.get) == token
-        state.append([token])
+    assert lm.generate(LONG, 3 * SIZE) == text
+    assert lm.generate(LONG, 3 * SIZE, max_history=0) != text
 
 
-def lm_score(stream, token):
-    copy = Stream(stream.lm, stream.max_history)
-    copy.past, copy.current, copy.length = list(stream.past), list(stream.current), stream.length
-    return copy.score([token])[0]
+def test_what_is_written_begins_with_a_space_where_one_belongs():
+    lm = make()
+    ids = ids_of()[: 2 * SIZE + 3]
+    new = lm.open(ids)._continue(8, None, {})
+    decode = tiny_tokenizer().decode
+    assert decode(ids) + lm.generate(ids, 8) == decode([*ids, *new])
+    assert decode_after(tiny_tokenizer(), ids_of("cat"), ids_of("dog")) == " dog"
 
 
-def test_sampling_and_beams_go_through_transformers_generate():
+def test_sampling_draws_other_texts():
     lm = make_lm()
     torch.manual_seed(1)
     drawn = {lm.open(CORPUS[0]).generate(10, do_sample=True, temperature=5.0) for _ in range(3)}
     assert len(drawn) == 3
 
-    def likelihood(ids):
-        return sum(lm.open(CORPUS[0]).score(ids))
 
-    assert likelihood(beams_ids(lm, 4)) >= likelihood(beams_ids(lm, 1)) - 1e-4
+def test_sampling_leaves_out_no_token_unless_it_is_told_to():
+    lm = make()
+    torch.manual_seed(0)
+    options = {"do_sample": True, "temperature": 1000.0}
+    drawn = {token for _ in range(200) for token in lm.open("")._continue(1, None, options)}
+    assert len(drawn) > 60  # 50 is what transformers would draw from
+    few = {token for _ in range(10) for token in lm.open("")._continue(1, None, {**options, "top_k": 3})}
+    assert len(few) <= 3
 
 
-def beams_ids(lm, beams):
-    stream = lm.open(CORPUS[0])
-    return stream._continue(SIZE - len(stream.current), None, {"num_beams": beams})
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_beams_find_what_is_at_least_as_likely(memory):
+    lm = make(memory)
+    ids = ids_of()[: 2 * SIZE + 3]
+    found = [
+        sum(lm.open(ids).score(lm.open(ids)._continue(SIZE - 3, None, {"num_beams": beams})))
+        for beams in (1, 4)
+    ]
+    assert found[1] >= found[0] - 1e-4
 
 
-def test_a_stream_is_saved_and_continued(tmp_path):
-    lm = make_lm()
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_a_stream_is_saved_and_continued(memory, tmp_path):
+    lm = make(memory)
     stream = lm.open(LONG)
     stream.save(tmp_path / "state")
     again = Stream.load(lm, tmp_path / "state")
-    assert again.length == stream.length
-    assert again.generate(20) == stream.generate(20)
-    with pytest.raises(InputError, match="other weights"):
-        Stream.load(NuggetLM.from_nuggets(tiny_model(scorer_layer=2), segment=SIZE), tmp_path / "state")
+    assert (again.length, again.current, again.last) == (stream.length, stream.current, stream.last)
+    for kept, wanted in zip(again.past, stream.past, strict=True):
+        for one, other in zip(kept, wanted, strict=True):
+            torch.testing.assert_close(one, other, rtol=0, atol=0)
+    assert again.score(ids_of()) == stream.score(ids_of())
+
+
+def test_a_stream_goes_on_with_no_other_model(tmp_path):
+    make().open(LONG).save(tmp_path / "state")
+    others = {
+        "weights": NuggetLM.from_nuggets(tiny_model(scorer_layer=2), segment=SIZE),
+        "segment": make_lm(history=2, pooled=4),
+        "ratio": make(),
+        "memory": make("tokens"),
+    }
+    others["segment"].config.segment = SIZE // 2
+    others["ratio"].config.nugget.ratio = 0.5
+    aged = make()
+    with torch.no_grad():
+        aged.ages.weight += 1
+    for name, lm in [*others.items(), ("weights", aged)]:
+        with pytest.raises(InputError, match=f"other {name}"):
+            Stream.load(lm, tmp_path / "state")
     (tmp_path / "state").write_bytes(b"broken")
     with pytest.raises(InputError, match="no saved stream"):
-        Stream.load(lm, tmp_path / "state")
+        Stream.load(make(), tmp_path / "state")

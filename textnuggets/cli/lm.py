@@ -39,7 +39,11 @@ def evaluate(
     ] = None,
     ratio: Annotated[float | None, typer.Option(help="Compression ratio of the past.")] = None,
     stride: Annotated[
-        int | None, typer.Option(min=1, help="Tokens each window scores; by default its whole segment.")
+        int | None,
+        typer.Option(
+            min=1,
+            help="Tokens each segment scores, the others being context; by default a quarter. A whole one is streaming.",
+        ),
     ] = None,
     articles: Annotated[int | None, typer.Option(min=1, help="Only the first so many articles.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="All figures, as JSON.")] = False,
@@ -98,11 +102,17 @@ def generate(
     ] = None,
     beams: Annotated[int, typer.Option(min=1, help="Beam width.")] = 1,
     sample: Annotated[bool, typer.Option("--sample", help="Draw tokens at random.")] = False,
-    temperature: Annotated[float, typer.Option(min=0.01, help="Of sampling.")] = 1.0,
-    top_p: Annotated[float, typer.Option(min=0.01, max=1.0, help="Of sampling.")] = 0.95,
-    seed: Annotated[int, typer.Option(min=0, help="Of sampling.")] = 0,
+    temperature: Annotated[float | None, typer.Option(min=0.01, help="With --sample; 1 by default.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(min=0.01, max=1.0, help="With --sample; 0.95 by default.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of --sample.")] = 0,
 ) -> None:
     """Go on with a long text, token by token."""
+    if sample and beams > 1:
+        raise InputError("--sample and --beams exclude each other: choose one.")
+    if not sample and (temperature is not None or top_p is not None):
+        raise InputError("--temperature and --top-p go with --sample, which is not given.")
     text = _read(history)
     lm = _load(model)
 
@@ -110,19 +120,26 @@ def generate(
 
     set_seed(seed)
     options = (
-        {"do_sample": True, "temperature": temperature, "top_p": top_p} if sample else {"num_beams": beams}
+        {"do_sample": True, "temperature": temperature or 1.0, "top_p": top_p or 0.95}
+        if sample
+        else {"num_beams": beams}
     )
     stream = lm.open(text, max_history)
+    kept = {"nuggets": "nuggets", "tokens": "tokens", "compressive": "pooled states"}[lm.config.memory]
     print(
-        f"{stream.length:,} tokens read: {len(stream.past)} segments as {sum(len(s.scores) for s in stream.past)} "
-        f"nuggets, {len(stream.current)} tokens as they are",
+        f"{stream.length:,} tokens read: {len(stream.past)} segments as {stream.size} {kept}, "
+        f"{len(stream.current)} tokens as they are",
         file=sys.stderr,
     )
+    begun = False
 
-    def show(part: str) -> None:
+    def write(part: str) -> None:
+        nonlocal begun
+        part = part if begun else part.lstrip()  # the space after the text it goes on with
+        begun = begun or bool(part)
         print(part, end="", flush=True)
 
-    stream.generate(tokens, show, **options)
+    stream.generate(tokens, write, **options)
     print()
 
 
@@ -142,6 +159,9 @@ def _read(path: Path) -> str:
 def _load(model: str) -> NuggetLM:
     from textnuggets.cli.options import quiet_transformers
     from textnuggets.lm.modeling import NuggetLM
+    from textnuggets.model.checkpoint import best_device
 
     quiet_transformers()
-    return NuggetLM.from_pretrained(model)
+    lm = NuggetLM.from_pretrained(model)
+    lm.to(best_device())  # type: ignore[arg-type]
+    return lm

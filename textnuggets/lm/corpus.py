@@ -105,7 +105,7 @@ def read_long_texts(sources: Sequence[str], language: str = "en") -> Iterator[Lo
     as in WikiText, or all of it if there are none."""
     for source in sources:
         path = Path(source)
-        if ".txt" in path.suffixes and path.is_file():
+        if path.name.removesuffix(".gz").endswith(".txt") and path.is_file():
             yield from read_wikitext(read_lines(path, lambda line, _: decode_utf8(line), raise_bad_line))
             continue
         for _, parts in groupby(read_passages([source], [language]), key=lambda passage: passage.name):
@@ -138,7 +138,8 @@ def cache_segments(
 ) -> SegmentCache:
     """Encode full segments, or find them encoded by the same weights at the same ratio."""
     digest = hashlib.sha256(np.array(places, dtype=np.int64).tobytes())
-    digest.update(f"{streams.path.name} {streams.size} {ratio} {fingerprint(lm.nugget)}".encode())
+    # The first number changes with how segments are encoded.
+    digest.update(f"1 {streams.path.name} {streams.size} {ratio} {fingerprint(lm.nugget)}".encode())
     folder = Path(cache).expanduser() / f"nuggets-{digest.hexdigest()[:32]}"
     if not (folder / "scores.npy").is_file():  # written last
         folder.mkdir(parents=True, exist_ok=True)

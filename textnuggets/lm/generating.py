@@ -5,9 +5,12 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 from transformers import DynamicCache, EncoderDecoderCache, GenerationConfig, GenerationMixin, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
+
+from textnuggets.lm.history import History
 
 if TYPE_CHECKING:
     from textnuggets.lm.modeling import NuggetLM
@@ -48,17 +51,35 @@ class Continuation(PreTrainedModel, GenerationMixin):
 
 
 def continue_segment(
-    lm: NuggetLM, begun: Tensor, memory: tuple[Tensor, Tensor] | None, count: int, **options: Any
+    lm: NuggetLM,
+    begun: Tensor,
+    count: int,
+    history: History | None = None,
+    context: Tensor | None = None,
+    **options: Any,
 ) -> Tensor:
-    """`(1, m)` decoder input -> the same with up to `count` tokens more, by `generate`."""
-    settings: dict[str, Any] = {
-        "past_key_values": EncoderDecoderCache(DynamicCache(), DynamicCache()),
-        "max_new_tokens": count,
-        "do_sample": False,
-        **options,
-    }
-    if memory is not None:
-        settings |= {"memory": memory[0], "memory_bias": memory[1]}
+    """Up to `count` tokens more, `(1, count)`, by `generate`.
+
+    Args:
+        lm: A language model.
+        begun: `(1, m)` the start token and the segment as far as it is written.
+        count: How many tokens.
+        history: The past, if it is nuggets.
+        context: `(1, n)` the tokens of the past, for the other memories.
+        options: For `generate`.
+    """
+    read: Any = DynamicCache()
+    settings: dict[str, Any] = {"max_new_tokens": count, "do_sample": False, **options}
+    if settings["do_sample"]:
+        settings.setdefault("top_k", 0)  # transformers would draw from the 50 likeliest
+    if history is not None:
+        settings["memory"], settings["memory_bias"] = lm.memory_of(history)
+    elif context is not None and lm.config.memory == "tokens":
+        begun = torch.cat([begun[:, :1], context, begun[:, 1:]], 1)
+    elif context is not None:
+        read = lm.compress(context)
+        read.batch_repeat_interleave(options.get("num_beams", 1))
     model: Any = Continuation(lm)
-    generated: Tensor = model.generate(begun, **settings)
-    return generated
+    cache = EncoderDecoderCache(read, DynamicCache())
+    generated: Tensor = model.generate(begun, past_key_values=cache, **settings)
+    return generated[:, begun.shape[1] :]

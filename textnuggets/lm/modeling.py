@@ -109,7 +109,7 @@ class NuggetLM(PreTrainedModel):
             if (kind := found.get("model_type")) != NuggetLMConfig.model_type:
                 raise CheckpointError(f"{str(name)!r} is a {kind!r} model, not a language model of nuggets.")
             if found.get("base"):
-                return cls._from_base(str(name), NuggetLMConfig(**found), hub)
+                return cls._from_base(str(name), NuggetLMConfig(**found), hub, **options)
             loaded: Any = super().from_pretrained(
                 str(name), *args, use_safetensors=True, output_loading_info=True, **options
             )
@@ -122,9 +122,11 @@ class NuggetLM(PreTrainedModel):
         return model
 
     @classmethod
-    def _from_base(cls, name: str, config: NuggetLMConfig, hub: dict[str, Any]) -> Self:
+    def _from_base(cls, name: str, config: NuggetLMConfig, hub: dict[str, Any], **options: Any) -> Self:
         """What `save_difference` wrote: the base model's weights, and those that differ."""
-        base = load(config.base)
+        # Afterwards: weights are compared and filled in as they are stored.
+        dtype = options.pop("dtype", None)
+        base = load(config.base, **{key: value for key, value in options.items() if key not in hub})
         if (weights := fingerprint(base)) != config.base_weights:
             raise CheckpointError(
                 f"{name!r} goes with the model {config.base!r} of weights {config.base_weights}; this one has {weights}."
@@ -132,12 +134,14 @@ class NuggetLM(PreTrainedModel):
         index = fetch(name, compact.INDEX, **hub)
         if index is None:
             raise CheckpointError(f"{name!r} lacks {compact.INDEX}: it is not whole.")
+        # From here on it has all its weights, and is saved with them.
+        config.base = config.base_weights = None
         made = cls(config, base)
         changed = compact.read_compact(index, lambda file: fetch(name, file, **hub))
         unknown = made.load_state_dict(changed, strict=False).unexpected_keys
         if unknown:
             raise CheckpointError(f"{name!r} has weights that fit nowhere: {', '.join(unknown[:3])}.")
-        made.to(base.device)  # type: ignore[arg-type]
+        made.to(device=base.device, dtype=base.dtype if dtype is None else dtype)  # type: ignore[call-arg]
         return made.eval()
 
     def save_difference(self, path: str | Path, base: str, original: NuggetModel) -> None:
@@ -220,6 +224,7 @@ class NuggetLM(PreTrainedModel):
         labels: Tensor | None = None,
         classes: SampledClasses | None = None,
         num_items_in_batch: Tensor | int | None = None,
+        logits_to_keep: int = 0,
     ) -> NuggetOutput:
         """Predict the tokens of segments.
 
@@ -231,6 +236,8 @@ class NuggetLM(PreTrainedModel):
             labels: `(batch, n)` the same tokens; -100 does not count.
             classes: The part of the vocabulary to decide between, for a sampled softmax.
             num_items_in_batch: What the summed loss is divided by; the number of targets by default.
+            logits_to_keep: Predict only the last so many tokens, which saves most of the time over a large
+                vocabulary; 0 is all.
 
         Returns:
             `logits` `(batch, n, vocabulary)`, the i-th of which predicts the i-th token, and `loss`.
@@ -240,7 +247,7 @@ class NuggetLM(PreTrainedModel):
             joined = self.begin(torch.cat([context, input_ids], dim=1))
             states = self._decode(joined)[:, context.shape[1] :]
         elif context is not None and context.shape[1] and self.config.memory == "compressive":
-            states = self._decode(begun, cache=self._compress(context))
+            states = self._decode(begun, cache=self.compress(context))
         elif context is not None and context.shape[1]:
             past = [row.split(self.config.segment) for row in context]
             made = iter(self.remember([part.tolist() for row in past for part in row], ratio))
@@ -249,6 +256,9 @@ class NuggetLM(PreTrainedModel):
             states = self._decode(begun)
         else:
             states = self._decode_with(history, begun)
+        if logits_to_keep:
+            states = states[:, -logits_to_keep:]
+            labels = None if labels is None else labels[:, -logits_to_keep:]
         logits = self.view.project(states, None if classes is None else classes.ids)
         loss = None if labels is None else decoding_loss(logits, labels, classes, num_items_in_batch)
         return NuggetOutput(loss=loss, logits=logits)
@@ -271,7 +281,9 @@ class NuggetLM(PreTrainedModel):
 
     def memory_of(self, history: History) -> tuple[Tensor, Tensor]:
         """What cross-attention reads: nuggets that know their age, and the bias of their scores (Eq. 5)."""
-        nuggets = history.vectors.to(self.dtype) + self.ages(history.ages.clamp(max=AGES - 1))
+        # What is older than anything it learned from is as old as the oldest of that.
+        ages = history.ages.clamp(max=min(self.config.history, AGES - 1))
+        nuggets = history.vectors.to(self.dtype) + self.ages(ages)
         bias = residual_bias(
             history.scores, history.kept, self.nugget.config.residual, self.view.residual_scale, nuggets.dtype
         )
@@ -283,7 +295,7 @@ class NuggetLM(PreTrainedModel):
     def _decode(self, begun: Tensor, cache: Any = None) -> Tensor:
         return self.view.decode(None, None, begun, cache=cache)
 
-    def _compress(self, context: Tensor) -> DynamicCache:
+    def compress(self, context: Tensor) -> DynamicCache:
         """The keys and values of past segments, each read on its own, every `pooled` of them as one.
 
         Keys and values are linear in the hidden states, so that this is mean pooling of these. No gradient goes back
@@ -323,6 +335,23 @@ class NuggetLM(PreTrainedModel):
         stream = Stream(self, self.config.history if max_history is None else max_history)
         stream.append(text)
         return stream
+
+    def generate(
+        self,
+        text: str | Sequence[int],
+        max_new_tokens: int = 200,
+        max_history: int | None = None,
+        **options: Any,
+    ) -> str:
+        """What comes next, greedily or as transformers' options say: `do_sample`, `top_p`, `num_beams`, ...
+
+        Args:
+            text: Of any length, as text or token ids.
+            max_new_tokens: How many tokens to write.
+            max_history: How many segments are remembered at most; by default the model's history.
+            options: For transformers' `generate`.
+        """
+        return self.open(text, max_history).generate(max_new_tokens, **options)
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:

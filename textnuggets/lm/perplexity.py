@@ -1,9 +1,10 @@
 """Perplexity of long texts, by word and by token, the same tokens for every model and every history.
 
 A word's probability is the product over its tokens'; words the corpus has no name for (`<unk>`) do not count,
-as in the paper, nor do their tokens. A token is predicted from the tokens before it in its segment and from what the model remembers of the
-h segments before. With a stride below the segment length, windows overlap and only the last `stride` tokens
-of each count: then every token but the text's first has at least segment - stride tokens before it.
+as in the paper, nor do their tokens. A token is predicted from the tokens before it in its segment and from what the
+model remembers of the h segments before that. Segments overlap, and only the last `stride` tokens of each count, so
+that every token but a text's first has at least segment - stride tokens before it: the paper gives it as many as possible.
+With a stride of a whole segment, tokens are predicted as they are in streaming.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from textnuggets.config import check_count
+from textnuggets.config import check_count, check_ratio
 from textnuggets.errors import ConfigError, InputError
 from textnuggets.lm.corpus import read_long_texts
 from textnuggets.lm.history import History, SegmentMemory
@@ -32,7 +33,7 @@ SAMPLES = 1000  # of the bootstrap
 ARTICLES = 32  # whose nuggets are kept at a time
 UNKNOWN = "<unk>"
 
-Interval = dict[str, float | None]  # value, low and high
+Interval = dict[str, float | None]  # value, low and high; None where there is none
 Memories = dict[tuple[int, int, int], SegmentMemory]  # by article, start and end
 
 
@@ -68,7 +69,16 @@ def make_article(text: LongText, tokenizer: Any) -> Article:
     words = np.searchsorted(text.ends, last, side="right")
     starts = [0, *text.ends[:-1]]
     forms = [text.text[start:end].strip() for start, end in zip(starts, text.ends, strict=True)]
-    counted = np.array([UNKNOWN not in form for form in forms])
+    # Characters that no token stands for, such as a space of no width, are no word to predict.
+    read = np.zeros(len(text.text), dtype=bool)
+    for start, end in encoding.offsets:
+        read[start:end] = True
+    counted = np.array(
+        [
+            UNKNOWN not in form and bool(read[end - len(form) : end].any())
+            for form, end in zip(forms, text.ends, strict=True)
+        ]
+    )
     return Article(np.array(encoding.ids, dtype=np.int64), words, counted, forms)
 
 
@@ -108,7 +118,7 @@ def evaluate_perplexity(
         articles: From `read_articles`.
         histories: Values of h, 0 for none; the model's own by default.
         ratio: Compression ratio of the past; the model's own by default.
-        stride: Tokens that each window scores; by default all of its segment, as in streaming.
+        stride: Tokens that each window scores, a divisor of the segment; by default about a quarter of it.
         seed: Of the bootstrap over articles.
 
     Returns:
@@ -119,7 +129,10 @@ def evaluate_perplexity(
     histories = [lm.config.history] if histories is None else list(histories)
     for history in histories:
         lm.check_room(check_count("history", history, at_least=0))
-    stride = segment if stride is None else check_count("stride", stride, at_least=1)
+    if ratio is not None and lm.config.memory != "nuggets":
+        raise ConfigError(f"a memory of {lm.config.memory!r} has no ratio.")
+    ratio = check_ratio(lm.config.nugget.ratio if ratio is None else ratio)  # type: ignore[union-attr]
+    stride = default_stride(segment) if stride is None else check_count("stride", stride, at_least=1)
     if segment % stride:
         raise ConfigError(f"a stride of {stride} does not divide the segment of {segment} tokens.")
     windows = windows_of(articles, segment, stride)
@@ -131,9 +144,7 @@ def evaluate_perplexity(
                 for batch in _batches(some, segment, history):
                     found = _predict(lm, articles, batch, memories, history)
                     for window, values in zip(batch, found, strict=True):
-                        log[window.article][window.scored : window.end] = values[
-                            window.scored - window.start :
-                        ]
+                        log[window.article][window.scored : window.end] = values
                     progress.add(len(batch))
     results = []
     sums = [
@@ -144,7 +155,7 @@ def evaluate_perplexity(
         results.append(
             {
                 "history": history,
-                "ratio": (ratio or lm.config.nugget.ratio) if lm.config.memory == "nuggets" else None,  # type: ignore[union-attr]
+                "ratio": ratio if lm.config.memory == "nuggets" else None,
                 "memory": lm.config.memory,
                 "segment": segment,
                 "stride": stride,
@@ -155,12 +166,18 @@ def evaluate_perplexity(
                 "token_perplexity": _interval(found_sums[:, [0, 2]], seed),
                 # Log-probability, words and tokens of every article: what comparing two models needs.
                 "by_article": found_sums.round(3).tolist(),
-                "by_kind": _by_kind(articles, log, segment),
             }
         )
+        if stride == segment:  # else a word may stand in several segments, and be told apart by none
+            results[-1]["by_kind"] = _by_kind(articles, log, segment)
     for result, found_sums in zip(results[1:], sums[1:], strict=True):
         result["change"] = compare(found_sums, sums[0], seed)
     return results
+
+
+def default_stride(segment: int) -> int:
+    """The largest divisor of a segment that is at most a quarter of it."""
+    return max(stride for stride in range(1, max(1, segment // 4) + 1) if segment % stride == 0)
 
 
 def compare(one: NDArray[np.float64], other: NDArray[np.float64], seed: int = 0) -> Interval:
@@ -196,11 +213,11 @@ def _remember(
 
 
 def _batches(windows: Sequence[Window], segment: int, history: int) -> Iterator[list[Window]]:
-    """Windows of equal length and context, since nothing pads what self-attention reads."""
+    """Windows of equal length and context, since nothing pads what self-attention reads, that score equally much."""
     alike: dict[tuple[int, ...], list[Window]] = {}
     for window in windows:
         sizes = [end - start for start, end in past_spans(window.start, segment, history)]
-        alike.setdefault((window.end - window.start, *sizes), []).append(window)
+        alike.setdefault((window.end - window.start, window.end - window.scored, *sizes), []).append(window)
     for group in alike.values():
         for start in range(0, len(group), BATCH):
             yield group[start : start + BATCH]
@@ -208,7 +225,7 @@ def _batches(windows: Sequence[Window], segment: int, history: int) -> Iterator[
 
 def past_spans(start: int, segment: int, history: int) -> list[tuple[int, int]]:
     """The segments before a window, oldest first; the first of a text may be shorter."""
-    ends = [start - segment * age for age in range(history) if start - segment * age > 0]
+    ends = [start - segment * age for age in range(min(history, -(-start // segment)))]
     return [(max(0, end - segment), end) for end in reversed(ends)]
 
 
@@ -219,7 +236,7 @@ def _predict(
     memories: Memories,
     history: int,
 ) -> list[NDArray[np.float64]]:
-    """The log-probability of every token of every window."""
+    """The log-probability of every token that counts of every window; all windows have equally many."""
     segment = lm.config.segment
     ids = torch.from_numpy(np.stack([articles[w.article].ids[w.start : w.end] for w in batch])).to(lm.device)
     past = [past_spans(window.start, segment, history) for window in batch]
@@ -234,8 +251,9 @@ def _predict(
         rows = [articles[window.article].ids[window.start - size : window.start] for window in batch]
         context = torch.from_numpy(np.stack(rows)).to(lm.device)
     with torch.inference_mode():
-        logits = lm(ids, remembered, context).logits.float()
-        chosen = logits.gather(-1, ids[..., None]).squeeze(-1) - logits.logsumexp(-1)
+        count = batch[0].end - batch[0].scored
+        logits = lm(ids, remembered, context, logits_to_keep=count).logits.float()
+        chosen = logits.gather(-1, ids[:, -count:, None]).squeeze(-1) - logits.logsumexp(-1)
     return list(chosen.double().cpu().numpy())
 
 
@@ -262,24 +280,29 @@ def _by_kind(
 
 
 def _interval(sums: NDArray[np.float64], seed: int) -> Interval:
-    """exp(-log-probability / count), and where 95% of those of resampled articles lie; one article tells no spread."""
+    """exp(-log-probability / count), and where 95% of those of resampled articles lie; one article tells no spread.
+
+    None is what is not known, or too large for a number: texts without spaces have words of hundreds of tokens.
+    """
     total = sums.sum(0)
-    found: Interval = {"value": math.exp(-total[0] / total[1]), "low": None, "high": None}
-    if len(sums) > 1:
-        random = np.random.default_rng(seed)
-        drawn = sums[random.integers(len(sums), size=(SAMPLES, len(sums)))].sum(1)
-        found["low"], found["high"] = np.percentile(np.exp(-drawn[:, 0] / drawn[:, 1]), [2.5, 97.5]).tolist()
-    return found
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = [float(np.exp(-total[0] / total[1])), math.inf, math.inf]
+        if len(sums) > 1:
+            random = np.random.default_rng(seed)
+            drawn = sums[random.integers(len(sums), size=(SAMPLES, len(sums)))].sum(1)
+            found[1:] = np.percentile(np.exp(-drawn[:, 0] / drawn[:, 1]), [2.5, 97.5]).tolist()
+    names = ("value", "low", "high")
+    return {name: x if math.isfinite(x) else None for name, x in zip(names, found, strict=True)}
 
 
 def show(found: Interval, digits: int = 2) -> str:
     """A value with its interval, if it has one."""
+    if found["value"] is None:
+        return "too large"
     value = f"{found['value']:.{digits}f}"
-    return (
-        value
-        if found["low"] is None
-        else f"{value} ({found['low']:.{digits}f} to {found['high']:.{digits}f})"
-    )
+    if found["low"] is None or found["high"] is None:
+        return value
+    return f"{value} ({found['low']:.{digits}f} to {found['high']:.{digits}f})"
 
 
 def to_markdown(results: dict[str, Any]) -> str:
@@ -292,5 +315,8 @@ def to_markdown(results: dict[str, Any]) -> str:
         rows.append(f"| {item['history']} | {' | '.join(cells)} |")
     first, data = found[0], ", ".join(item["source"] for item in results["data"])
     memory = f"r = {first['ratio']:g}" if first["ratio"] else first["memory"]
-    told = f"{data}: {first['articles']:,} articles, {first['words']:,} words, {first['tokens']:,} tokens; {memory}."
+    told = (
+        f"{data}: {first['articles']:,} articles, {first['words']:,} words, {first['tokens']:,} tokens; {memory}, "
+        f"segments of {first['segment']} tokens, a stride of {first['stride']}."
+    )
     return "\n".join([*rows, "", told]) + "\n"

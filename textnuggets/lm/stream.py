@@ -1,4 +1,4 @@
-"""A text that grows: its current segment as tokens, everything before as nuggets."""
+"""A text that grows: its current segment as tokens, everything before as nuggets (or what else the model remembers)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from textnuggets.config import check_count
-from textnuggets.errors import ConfigError, InputError
+from textnuggets.errors import InputError
 from textnuggets.files import replacing
 from textnuggets.lm.generating import continue_segment
 from textnuggets.lm.history import History, SegmentMemory
@@ -24,32 +24,47 @@ if TYPE_CHECKING:
 
 
 class Stream:
-    """What `NuggetLM.open` returns. Each segment is encoded once, when it is full; its tokens are then let go."""
+    """What `NuggetLM.open` returns. Each segment is encoded once, when it is full; its tokens are then let go.
+
+    Models whose memory is no nuggets keep the tokens of `max_history` segments.
+    """
 
     def __init__(self, lm: NuggetLM, max_history: int) -> None:
-        if lm.config.memory != "nuggets":
-            raise ConfigError(f"a memory of {lm.config.memory!r} cannot be streamed: only nuggets can.")
         self.lm = lm
         self.max_history = check_count("max_history", max_history, at_least=0)
-        self.past: list[SegmentMemory] = []
-        """The memories of finished segments, oldest first, `max_history` at most."""
+        lm.check_room(max_history)
+        self.past: list[Any] = []
+        """What is kept of finished segments, oldest first, `max_history` at most: a SegmentMemory or tokens."""
         self.current: list[int] = []
         """The tokens of the segment that is not finished."""
+        self.last: list[int] = []
+        """The last token, if there is one: whether a space comes next depends on it."""
         self.length = 0
         """How many tokens the text has in all."""
 
+    @property
+    def size(self) -> int:
+        """How many vectors the past is read as."""
+        if self.lm.config.memory == "nuggets":
+            return sum(len(segment.scores) for segment in self.past)
+        tokens = sum(map(len, self.past))
+        return tokens // self.lm.config.pooled if self.lm.config.memory == "compressive" else tokens
+
     def append(self, text: str | Sequence[int]) -> None:
-        """Go on with a text, or with tokens."""
+        """Go on with a text, or with tokens.
+
+        A text is tokenized by itself, as if a word began there: cut a text that comes in pieces between words.
+        """
         ids = self._ids(text)
         room = self.lm.config.segment
         self.length += len(ids)
         pending = [*self.current, *ids]
         full = [pending[start : start + room] for start in range(0, len(pending) - room + 1, room)]
-        self.current = pending[len(full) * room :]
+        self.current, self.last = pending[len(full) * room :], (ids or self.last)[-1:]
         kept = full[-self.max_history :] if self.max_history else []  # older ones would be forgotten at once
         if kept:
             with self.lm.evaluating(), torch.inference_mode():
-                self.past += self.lm.remember(kept)
+                self.past += self.lm.remember(kept) if self.lm.config.memory == "nuggets" else kept
         self.past = self.past[-self.max_history :] if self.max_history else []
 
     def _ids(self, text: str | Sequence[int]) -> list[int]:
@@ -66,19 +81,24 @@ class Stream:
             ids = ids[len(part) :]
             segment = torch.tensor([[*self.current, *part]], device=self.lm.device)
             with self.lm.evaluating(), torch.inference_mode():
-                logits = self.lm(segment, self._history()).logits[0].float().log_softmax(-1)
-            place = torch.arange(len(self.current), segment.shape[1])
-            found += logits[place, segment[0, place]].tolist()
+                logits = self.lm(segment, **self._past(), logits_to_keep=len(part)).logits[0]
+            found += logits.float().log_softmax(-1)[range(len(part)), part].tolist()
             self.append(part)
         return found
 
-    def _history(self) -> History | None:
-        return History.of([self.past])
+    def _past(self) -> dict[str, Any]:
+        """The past as `NuggetLM.forward` takes it."""
+        if not self.past:
+            return {}
+        if self.lm.config.memory == "nuggets":
+            return {"history": History.of([self.past])}
+        tokens = [token for segment in self.past for token in segment]
+        return {"context": torch.tensor([tokens], device=self.lm.device)}
 
     def generate(
         self, max_new_tokens: int, on_tokens: Callable[[str], None] | None = None, **options: Any
     ) -> str:
-        """Go on by itself; what it writes becomes part of the stream.
+        """Go on by itself; what it writes becomes part of the stream, and begins with a space where one belongs.
 
         Args:
             max_new_tokens: How many tokens.
@@ -87,20 +107,22 @@ class Stream:
         """
         check_count("max_new_tokens", max_new_tokens, at_least=1)
         written: list[int] = []
-        shown = ""
+        before, shown = list(self.last), ""
         streams = on_tokens is not None and options.get("num_beams", 1) == 1
         while len(written) < max_new_tokens:
             room = self.lm.config.segment - len(self.current)
             count = min(room, max_new_tokens - len(written))
             listener = (
-                _Listener(self, written, shown, on_tokens) if streams and on_tokens is not None else None
+                _Listener(self, before, written, shown, on_tokens)
+                if streams and on_tokens is not None
+                else None
             )
             new = self._continue(count, listener, options)
             written += new
             self.append(new)
             if listener is not None:
                 shown = listener.shown
-        text: str = self.lm.tokenizer.decode(written, skip_special_tokens=True)
+        text = decode_after(self.lm.tokenizer, before, written)
         if on_tokens is not None and len(text) > len(shown):
             on_tokens(text[len(shown) :])
         return text
@@ -108,28 +130,31 @@ class Stream:
     def _continue(self, count: int, listener: _Listener | None, options: dict[str, Any]) -> list[int]:
         start = self.lm.view.start_token
         begun = torch.tensor([[start, *self.current]], device=self.lm.device)
-        history = self._history()
+        if listener is not None:
+            options = {**options, "streamer": listener}
+        # Nothing ends a text but its length, and what is no text must not be written.
+        options = {"bad_words_ids": [[token] for token in self.lm.tokenizer.all_special_ids], **options}
         with self.lm.evaluating(), torch.inference_mode():
-            memory = None if history is None else self.lm.memory_of(history)
-            if listener is not None:
-                options = {**options, "streamer": listener}
-            # Nothing ends a text but its length, and what is no text must not be written.
-            forbidden = [[token] for token in self.lm.tokenizer.all_special_ids]
-            options = {"bad_words_ids": forbidden, **options}
-            generated: Tensor = continue_segment(self.lm, begun, memory, count, **options)
-        found: list[int] = generated[0, begun.shape[1] :].tolist()
+            generated = continue_segment(self.lm, begun, count, **self._past(), **options)
+        found: list[int] = generated[0].tolist()
         return found
 
     # ---------------------------------------------------------------- keeping
 
     def save(self, path: str | Path) -> None:
         """Write the state, to be continued by `Stream.load`."""
-        tensors = {"current": torch.tensor(self.current, dtype=torch.int32)}
+        tensors = {
+            "current": torch.tensor(self.current, dtype=torch.int32),
+            "last": torch.tensor(self.last, dtype=torch.int32),
+        }
         for place, segment in enumerate(self.past):
-            tensors[f"vectors.{place}"] = segment.vectors.contiguous()
-            tensors[f"scores.{place}"] = segment.scores.contiguous()
+            if self.lm.config.memory == "nuggets":
+                tensors[f"vectors.{place}"] = segment.vectors.contiguous()
+                tensors[f"scores.{place}"] = segment.scores.contiguous()
+            else:
+                tensors[f"tokens.{place}"] = torch.tensor(segment, dtype=torch.int32)
         about = {
-            "weights": fingerprint(self.lm.nugget),
+            **self._settings(self.lm),
             "max_history": self.max_history,
             "length": self.length,
             "segments": len(self.past),
@@ -143,27 +168,55 @@ class Stream:
         try:
             with safe_open(path, framework="pt", device=str(lm.device)) as file:
                 about = json.loads((file.metadata() or {})["textnuggets"])
+                for key, own in cls._settings(lm).items():
+                    if about[key] != own:
+                        raise InputError(
+                            f"{path} was written by a model with other {key}: {about[key]}, not {own}."
+                        )
                 made = cls(lm, about["max_history"])
-                made.current = file.get_tensor("current").tolist()
-                made.past = [
-                    SegmentMemory(file.get_tensor(f"vectors.{place}"), file.get_tensor(f"scores.{place}"))
-                    for place in range(about["segments"])
-                ]
+                made.current, made.last = (file.get_tensor(name).tolist() for name in ("current", "last"))
+                for place in range(about["segments"]):
+                    if lm.config.memory == "nuggets":
+                        parts = (file.get_tensor(f"{name}.{place}") for name in ("vectors", "scores"))
+                        made.past.append(SegmentMemory(*parts))
+                    else:
+                        made.past.append(file.get_tensor(f"tokens.{place}").tolist())
         except (OSError, SafetensorError, KeyError, ValueError) as error:
             raise InputError(f"{path} is no saved stream ({error}).") from error
-        if about["weights"] != fingerprint(lm.nugget):
-            raise InputError(f"{path} was written by a model with other weights.")
         made.length = about["length"]
         return made
+
+    @staticmethod
+    def _settings(lm: NuggetLM) -> dict[str, Any]:
+        """What must be the same where a stream goes on: other vectors, or other places in a segment, would be read."""
+        config = lm.config
+        return {
+            "weights": f"{fingerprint(lm)} {fingerprint(lm.nugget)}",
+            "memory": config.memory,
+            "segment": config.segment,
+            "ratio": config.nugget.ratio,  # type: ignore[union-attr]
+        }
+
+
+def decode_after(tokenizer: Any, before: list[int], ids: list[int]) -> str:
+    """The text of tokens that follow others: alone, they would lose the space they begin with."""
+    known: str = tokenizer.decode(before, skip_special_tokens=True)
+    whole: str = tokenizer.decode([*before, *ids], skip_special_tokens=True)
+    return whole[len(known) :]
 
 
 class _Listener:
     """What `generate` tells of new tokens: decoded all together, since a word may be several."""
 
     def __init__(
-        self, stream: Stream, written: list[int], shown: str, on_tokens: Callable[[str], None]
+        self,
+        stream: Stream,
+        before: list[int],
+        written: list[int],
+        shown: str,
+        on_tokens: Callable[[str], None],
     ) -> None:
-        self.tokenizer, self.on_tokens = stream.lm.tokenizer, on_tokens
+        self.tokenizer, self.before, self.on_tokens = stream.lm.tokenizer, before, on_tokens
         self.ids, self.shown = list(written), shown
         self._prompt = True
 
@@ -173,7 +226,7 @@ class _Listener:
             self._prompt = False
             return
         self.ids += value.flatten().tolist()
-        text = self.tokenizer.decode(self.ids, skip_special_tokens=True)
+        text = decode_after(self.tokenizer, self.before, self.ids)
         if len(text) > len(self.shown) and not text.endswith("\ufffd"):
             self.on_tokens(text[len(self.shown) :])
             self.shown = text

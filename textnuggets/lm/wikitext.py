@@ -42,7 +42,7 @@ def read_wikitext(lines: Iterable[str]) -> Iterator[LongText]:
                 yield write_out(paragraphs)
                 paragraphs = []
             is_wikitext = True
-        if line.strip() and not HEADING.match(line):
+        if line.strip() and not (is_wikitext and HEADING.match(line)):
             paragraphs.append(line)
     if paragraphs:
         yield write_out(paragraphs) if is_wikitext else split_words(" ".join(paragraphs))

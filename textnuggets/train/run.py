@@ -172,7 +172,9 @@ def build_language_model(recipe: Recipe) -> NuggetLM:
                 f"model.{key} is {asked!r}, but {wanted.start!r} has {getattr(nugget.config, key)!r}."
             )
     nugget.config.ratio = wanted.ratio
-    lm = NuggetLM.from_nuggets(nugget, wanted.segment, wanted.history, wanted.memory, wanted.pooled)
+    # Unless it is told otherwise, it reads as much as it learned to.
+    history = max(recipe.objective.histories or [wanted.history])
+    lm = NuggetLM.from_nuggets(nugget, wanted.segment, history, wanted.memory, wanted.pooled)
     if not recipe.objective.train_encoder:
         lm.requires_grad_(False)
         nugget.view.decoder.requires_grad_(True)
