@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from textnuggets.model.selection import nugget_count
 
 RESULTS = Path(__file__).parent.parent / "docs" / "results" / "lm"
 PARTS = ("valid", "test")
+OVERLAPPING = (
+    "test-stride-64",
+)  # every token but an article's first has 64 tokens of its segment before it, at least
 PLAIN = "no-history"
 # Language models, by what they keep of a segment of the past.
 KEPT = {
@@ -36,29 +40,35 @@ def read(name: str, part: str) -> Rows:
     return {row["history"]: row for row in found["results"]}
 
 
-def measured() -> dict[str, dict[str, Rows]]:
+def measured(parts: Sequence[str] = PARTS) -> dict[str, dict[str, Rows]]:
     """By model and part, of those that are there."""
-    return {name: {part: read(name, part) for part in PARTS} for name in KEPT if (RESULTS / name).is_dir()}
+    return {
+        name: {part: read(name, part) for part in parts}
+        for name in KEPT
+        if all((RESULTS / name / part).is_dir() for part in parts)
+    }
 
 
-def perplexity_table() -> str:
+def perplexity_table(parts: Sequence[str] = PARTS) -> str:
     """Perplexity by what is kept of the past and how far back, against a model without any."""
-    models = measured()
-    plain = {part: models[PLAIN][part][0] for part in PARTS}
+    models = measured(parts)
+    plain = {part: models[PLAIN][part][0] for part in parts}
+    heads = " | ".join(f"{part.replace('-', ', ', 1).replace('-', ' ')} | to no history" for part in parts)
     rows = [
-        "| kept of a segment | h | vectors of the past | WikiText-103 valid | to no history | test | to no history |",
-        "|---|---|---|---|---|---|---|",
+        f"| kept of a segment | h | vectors of the past | {heads} |",
+        f"|---|---|---|{'---|---|' * len(parts)}",
     ]
     for name, found in models.items():
-        for place, (history, row) in enumerate(found["valid"].items()):
+        for place, (history, row) in enumerate(found[parts[0]].items()):
             cells = ["" if place else KEPT[name], str(history), str(vectors_read(name, row))]
-            for part in PARTS:
+            for part in parts:
                 own = found[part][history]
                 change = compare(np.array(own["by_article"]), np.array(plain[part]["by_article"]))
                 cells += [show(own["word_perplexity"], 1), f"x {show(change, 3)}"]
             rows.append(f"| {' | '.join(cells)} |")
     told = "; ".join(
-        f"{part} {row['articles']} articles, {row['words']:,} words" for part, row in plain.items()
+        f"{part.split('-')[0]} {row['articles']} articles, {row['words']:,} words"
+        for part, row in plain.items()
     )
     return "\n".join([*rows, "", f"Perplexity by word; in brackets 95% intervals over articles: {told}."])
 
