@@ -109,7 +109,7 @@ def test_articles_begin_with_headings_as_in_wikitext(tmp_path):
     assert [int(article.words.max()) + 1 for article in found] == [4 + 2, 3]
     path.write_text(" = One = \n <unk> <unk>\n = Two = \n The dog .\n")
     assert len(read_articles(str(path), tiny_tokenizer())) == 1
-    for text, words in (("\n", "no text"), ("<unk> <unk>\n", "no word but <unk>")):
+    for text, words in (("\n", "no text"), ("<unk> <unk>\n", "no word to predict, only <unk>")):
         path.write_text(text)
         with pytest.raises(InputError, match=words):
             read_articles(str(path), tiny_tokenizer())

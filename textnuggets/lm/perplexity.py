@@ -58,7 +58,9 @@ def read_articles(source: str, tokenizer: Any) -> list[Article]:
     articles = [make_article(text, tokenizer) for text in read_long_texts([source]) if text.ends]
     counted = [article for article in articles if article.counted.any()]
     if not counted:
-        raise InputError(f"{source}: {f'no word but {UNKNOWN}' if articles else 'no text'}.")
+        raise InputError(
+            f"{source}: {f'no word to predict, only {UNKNOWN} or nothing visible' if articles else 'no text'}."
+        )
     return counted
 
 
