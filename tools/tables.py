@@ -258,6 +258,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "gather": gather_table,
     "ablation": ablation_table,
     "language": language.perplexity_table,
+    "language-streaming": language.streaming_table,
     "language-kinds": language.kinds_table,
     "claims": claims,
 }
