@@ -84,7 +84,7 @@ def probing(before, after):
 def perplexity():
     value = {"value": 30.0, "low": 29.0, "high": 31.0}
     shared = {"ratio": 0.1, "memory": "nuggets", "articles": 2, "words": 5, "tokens": 9}
-    shared |= {"word_perplexity": value, "token_perplexity": value}
+    shared |= {"segment": 128, "stride": 32, "word_perplexity": value, "token_perplexity": value}
     rows = [
         {"history": 0} | shared,
         {"history": 8, "change": {"value": 0.9, "low": 0.8, "high": 1.0}} | shared,
