@@ -205,6 +205,16 @@ def test_other_settings_of_the_trainer_are_passed_on_and_checked(recipe, tmp_pat
         train(read_recipe(recipe, ["trainer.max_steps=1"]), tmp_path / "b")
 
 
+def test_mixed_precision_learns_the_same_and_keeps_whole_weights(recipe, unbroken, tmp_path):
+    best = train(read_recipe(recipe, ["optimizer.precision=bfloat16"]), tmp_path / "run")
+    whole, mixed = losses(unbroken), losses(tmp_path / "run")
+    assert whole != mixed
+    assert list(mixed.values()) == pytest.approx(list(whole.values()), rel=0.02)
+    assert {value.dtype for value in textnuggets.NuggetModel.from_pretrained(best).state_dict().values()} == {
+        torch.float32
+    }
+
+
 def test_training_stops_when_the_dev_loss_no_longer_falls(recipe, tmp_path):
     changes = ["optimizer.lr=0.5", "report.evaluate_every=1", "report.patience=2", "optimizer.steps=50"]
     train(read_recipe(recipe, [*changes, "report.log_every=1"]), tmp_path / "run")

@@ -151,7 +151,8 @@ class OptimizerRecipe:
     warmup_steps: int = 0
     """Steps in which the learning rate rises from 0."""
     precision: Precision = "float32"
-    """Mixed precision: bfloat16 or float16 on a GPU."""
+    """Mixed precision: float16 on a GPU; bfloat16 on a GPU, or on a CPU that computes in it (AVX-512 BF16, AMX): on
+    others it is many times slower than float32."""
     gradient_checkpointing: bool = False
     """Compute activations twice to save memory."""
 

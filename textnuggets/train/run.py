@@ -345,13 +345,15 @@ def training_arguments(recipe: Recipe, out: Path) -> TrainingArguments:
         "logging_nan_inf_filter": False,
     }
     ours["ddp_timeout"] = DAY  # one process packs a corpus, which may take hours, while the others wait
-    several = int(os.environ.get("WORLD_SIZE", "1")) > 1
-    if several and torch.accelerator.current_accelerator(check_available=True) is None:
-        # Without it, processes that torchrun started on a CPU would each train a model of its own.
-        ours |= {"use_cpu": True, "ddp_backend": "gloo"}
+    on_cpu: dict[str, Any] = {}
+    if torch.accelerator.current_accelerator(check_available=True) is None:
+        on_cpu["use_cpu"] = True  # or bfloat16 is refused
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            # Without it, processes that torchrun started would each train a model of its own.
+            on_cpu["ddp_backend"] = "gloo"
     if clash := sorted((ours.keys() | WITHOUT_EFFECT) & recipe.trainer.keys()):
         raise ConfigError(f"trainer.{clash[0]} is decided by the rest of the recipe.")
     try:
-        return TrainingArguments(**ours, **recipe.trainer)
+        return TrainingArguments(**ours, **{**on_cpu, **recipe.trainer})
     except (ValueError, TypeError, ImportError) as error:
         raise ConfigError(f"Hugging Face's TrainingArguments: {str(error).splitlines()[0]}") from error
