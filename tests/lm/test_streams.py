@@ -7,11 +7,13 @@ import math
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from tests.lm.setting import LONG, SIZE, ids_of, logits, make_lm, segments
 from tests.tiny import CORPUS, tiny_model, tiny_tokenizer
 from textnuggets import NuggetLM
-from textnuggets.errors import InputError
+from textnuggets.errors import ConfigError, InputError
+from textnuggets.lm.generating import OPTIONS, check_options
 from textnuggets.lm.perplexity import evaluate_perplexity, make_article
 from textnuggets.lm.stream import Stream, decode_after
 from textnuggets.lm.wikitext import split_words
@@ -83,7 +85,7 @@ def test_greedy_writes_what_forward_finds_likeliest_after_the_same_past(memory):
     lm = make(memory)
     ids = ids_of()[: 2 * SIZE + 3]
     stream = lm.open(ids)
-    new = stream._continue(SIZE - 3, None, {})
+    new = stream._continue(SIZE - 3, check_options(lm, {}))
     segment = ids[2 * SIZE :]
     for token in new:
         found = predictions(lm, [*segment, token], segments(2))[-1]
@@ -92,7 +94,7 @@ def test_greedy_writes_what_forward_finds_likeliest_after_the_same_past(memory):
         segment.append(token)
     assert len(segment) == SIZE
     forgetful = lm.open(ids, max_history=0)
-    assert forgetful._continue(SIZE - 3, None, {}) != new
+    assert forgetful._continue(SIZE - 3, check_options(lm, {})) != new
 
 
 @pytest.mark.parametrize("memory", MEMORIES)
@@ -111,7 +113,7 @@ def test_generating_goes_on_past_segments(memory):
 def test_what_is_written_begins_with_a_space_where_one_belongs():
     lm = make()
     ids = ids_of()[: 2 * SIZE + 3]
-    new = lm.open(ids)._continue(8, None, {})
+    new = lm.open(ids)._continue(8, check_options(lm, {}))
     decode = tiny_tokenizer().decode
     assert decode(ids) + lm.generate(ids, 8) == decode([*ids, *new])
     assert decode_after(tiny_tokenizer(), ids_of("cat"), ids_of("dog")) == " dog"
@@ -128,9 +130,10 @@ def test_sampling_leaves_out_no_token_unless_it_is_told_to():
     lm = make()
     torch.manual_seed(0)
     options = {"do_sample": True, "temperature": 1000.0}
-    drawn = {token for _ in range(200) for token in lm.open("")._continue(1, None, options)}
+    drawn = {token for _ in range(200) for token in lm.open("")._continue(1, check_options(lm, options))}
     assert len(drawn) > 60  # 50 is what transformers would draw from
-    few = {token for _ in range(10) for token in lm.open("")._continue(1, None, {**options, "top_k": 3})}
+    options = check_options(lm, {**options, "top_k": 3})
+    few = {token for _ in range(10) for token in lm.open("")._continue(1, options)}
     assert len(few) <= 3
 
 
@@ -139,18 +142,86 @@ def test_beams_find_what_is_at_least_as_likely(memory):
     lm = make(memory)
     ids = ids_of()[: 2 * SIZE + 3]
     found = [
-        sum(lm.open(ids).score(lm.open(ids)._continue(SIZE - 3, None, {"num_beams": beams})))
+        sum(lm.open(ids).score(lm.open(ids)._continue(SIZE - 3, check_options(lm, {"num_beams": beams}))))
         for beams in (1, 4)
     ]
     assert found[1] >= found[0] - 1e-4
 
 
 @pytest.mark.parametrize("memory", MEMORIES)
+def test_nothing_is_said_twice_across_segments_if_so_asked(memory):
+    lm = make(memory)
+
+    def trigrams(**options):
+        stream, written = lm.open(LONG), []
+        append = stream.append
+        stream.append = lambda ids: (written.extend(ids), append(ids))
+        stream.generate(3 * SIZE, **options)
+        return list(zip(written, written[1:], written[2:], strict=False))
+
+    free, bound = trigrams(), trigrams(no_repeat_ngram_size=3)
+    assert len(set(free)) < len(free)
+    assert len(set(bound)) == len(bound) == 3 * SIZE - 2
+    assert len(set(trigrams(repetition_penalty=5.0))) > len(set(free))
+
+
+def test_what_would_end_a_text_early_or_make_several_is_refused():
+    lm = make()
+    for option in ("stop_strings", "eos_token_id", "num_return_sequences", "use_cache", "generation_config"):
+        with pytest.raises(ConfigError, match=f"generate takes no '{option}'.* It takes {OPTIONS[0]}"):
+            lm.generate(LONG, 3, **{option: 2})
+    with pytest.raises(ConfigError, match="num_beams must be"):
+        lm.generate(LONG, 3, num_beams=None)
+
+
+def test_words_that_are_forbidden_come_on_top_of_what_is_no_text():
+    lm = make()
+    ids = ids_of()[: 2 * SIZE + 3]
+    first, *_ = lm.open(ids)._continue(1, check_options(lm, {}))
+    settings = check_options(lm, {"bad_words_ids": [[first]]})
+    assert lm.open(ids)._continue(1, settings) != [first]
+    assert {token for (token,) in settings["bad_words_ids"]} == {*tiny_tokenizer().all_special_ids, first}
+
+
+def test_what_was_shown_before_an_interruption_is_part_of_the_stream():
+    lm = make()
+    stream, shown = lm.open(LONG), []
+
+    def listen(part):
+        shown.append(part)
+        if len(shown) == SIZE + 3:  # in the second or third segment
+            raise KeyboardInterrupt
+
+    length = stream.length
+    with pytest.raises(KeyboardInterrupt):
+        stream.generate(3 * SIZE, listen)
+    written = stream.length - length
+    assert SIZE < written < 3 * SIZE
+    again = lm.open(LONG)
+    text = again.generate(written)
+    assert "".join(shown) == text
+    assert (again.current, again.last) == (stream.current, stream.last)
+
+
+def test_a_stream_is_as_it_was_when_something_fails(monkeypatch):
+    lm = make()
+    stream = lm.open(LONG)
+    before = (stream.length, list(stream.current), list(stream.last), list(stream.past))
+    for wrong in ([-3], [10**6]):
+        with pytest.raises(InputError, match=f"{wrong[0]} is no token of this model: ids go from 0 to"):
+            stream.append([7, *wrong])
+    monkeypatch.setattr(lm, "remember", lambda *_: (_ for _ in ()).throw(MemoryError))
+    with pytest.raises(MemoryError):
+        stream.append(ids_of())
+    assert (stream.length, stream.current, stream.last, stream.past) == before
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
 def test_a_stream_is_saved_and_continued(memory, tmp_path):
     lm = make(memory)
     stream = lm.open(LONG)
-    stream.save(tmp_path / "state")
-    again = Stream.load(lm, tmp_path / "state")
+    stream.save(tmp_path / "new" / "state")
+    again = Stream.load(lm, tmp_path / "new" / "state")
     assert (again.length, again.current, again.last) == (stream.length, stream.current, stream.last)
     for kept, wanted in zip(again.past, stream.past, strict=True):
         for one, other in zip(kept, wanted, strict=True):
@@ -172,8 +243,10 @@ def test_a_stream_goes_on_with_no_other_model(tmp_path):
     with torch.no_grad():
         aged.ages.weight += 1
     for name, lm in [*others.items(), ("weights", aged)]:
-        with pytest.raises(InputError, match=f"other {name}"):
+        with pytest.raises(InputError, match=f"state was written by a model with other {name}"):
             Stream.load(lm, tmp_path / "state")
+    save_file({"x": torch.zeros(1)}, tmp_path / "list", {"textnuggets": "[]"})
     (tmp_path / "state").write_bytes(b"broken")
-    with pytest.raises(InputError, match="no saved stream"):
-        Stream.load(make(), tmp_path / "state")
+    for name in ("state", "list", "none"):
+        with pytest.raises(InputError, match="no saved stream"):
+            Stream.load(make(), tmp_path / name)

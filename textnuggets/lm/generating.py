@@ -2,18 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from transformers import DynamicCache, EncoderDecoderCache, GenerationConfig, GenerationMixin, PreTrainedModel
+from transformers import (
+    DynamicCache,
+    EncoderDecoderCache,
+    GenerationConfig,
+    GenerationMixin,
+    LogitsProcessor,
+    LogitsProcessorList,
+    NoRepeatNGramLogitsProcessor,
+    PreTrainedModel,
+    RepetitionPenaltyLogitsProcessor,
+)
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
+from textnuggets.config import check_count
+from textnuggets.errors import ConfigError
 from textnuggets.lm.history import History
 
 if TYPE_CHECKING:
     from textnuggets.lm.modeling import NuggetLM
+
+# Those that look at what was written, which a segment alone does not tell.
+REPETITION: dict[str, Callable[[Any], LogitsProcessor]] = {
+    "repetition_penalty": RepetitionPenaltyLogitsProcessor,
+    "no_repeat_ngram_size": NoRepeatNGramLogitsProcessor,
+}
+OPTIONS = (
+    "do_sample",
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "typical_p",
+    "num_beams",
+    "bad_words_ids",
+    *REPETITION,
+)
 
 
 class Continuation(PreTrainedModel, GenerationMixin):
@@ -50,36 +80,72 @@ class Continuation(PreTrainedModel, GenerationMixin):
         return True
 
 
+class _OverAll(LogitsProcessor):
+    """A processor of transformers' that also looks at what was written before this segment."""
+
+    def __init__(self, inner: LogitsProcessor, earlier: Tensor) -> None:
+        self.inner, self.earlier = inner, earlier
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        earlier = self.earlier.expand(len(input_ids), -1)
+        found: Tensor = self.inner(torch.cat([earlier, input_ids[:, 1:]], 1), scores)  # but the start token
+        return found
+
+
+def check_options(lm: NuggetLM, options: dict[str, Any]) -> dict[str, Any]:
+    """How tokens are to be chosen, in transformers' words; what would end a text early or make several is refused."""
+    if unknown := sorted(options.keys() - set(OPTIONS)):
+        raise ConfigError(
+            f"generate takes no {unknown[0]!r}: it writes one text of max_new_tokens tokens. It takes {', '.join(OPTIONS)}."
+        )
+    settings: dict[str, Any] = {"do_sample": False, "num_beams": 1, **options}
+    check_count("num_beams", settings["num_beams"], at_least=1)
+    if settings["do_sample"]:
+        settings.setdefault("top_k", 0)  # transformers would draw from the 50 likeliest
+    # Nothing ends a text but its length, and what is no text must not be written.
+    special = [[token] for token in lm.tokenizer.all_special_ids]
+    settings["bad_words_ids"] = [*special, *(options.get("bad_words_ids") or [])]
+    return settings
+
+
 def continue_segment(
     lm: NuggetLM,
     begun: Tensor,
     count: int,
+    settings: dict[str, Any],
+    earlier: Sequence[int] = (),
     history: History | None = None,
     context: Tensor | None = None,
-    **options: Any,
+    streamer: Any = None,
 ) -> Tensor:
-    """Up to `count` tokens more, `(1, count)`, by `generate`.
+    """`count` tokens more, `(1, count)`, by `generate`.
 
     Args:
         lm: A language model.
         begun: `(1, m)` the start token and the segment as far as it is written.
         count: How many tokens.
+        settings: From `check_options`.
+        earlier: What was written before this segment, for penalties of repetition.
         history: The past, if it is nuggets.
         context: `(1, n)` the tokens of the past, for the other memories.
-        options: For `generate`.
+        streamer: Told of every token.
     """
     read: Any = DynamicCache()
-    settings: dict[str, Any] = {"max_new_tokens": count, "do_sample": False, **options}
-    if settings["do_sample"]:
-        settings.setdefault("top_k", 0)  # transformers would draw from the 50 likeliest
+    options = {name: value for name, value in settings.items() if name not in REPETITION}
+    before = torch.tensor([list(earlier)], dtype=torch.long, device=begun.device)
+    options["logits_processor"] = LogitsProcessorList(
+        _OverAll(make(settings[name]), before) for name, make in REPETITION.items() if settings.get(name)
+    )
     if history is not None:
-        settings["memory"], settings["memory_bias"] = lm.memory_of(history)
+        options["memory"], options["memory_bias"] = lm.memory_of(history)
     elif context is not None and lm.config.memory == "tokens":
         begun = torch.cat([begun[:, :1], context, begun[:, 1:]], 1)
     elif context is not None:
         read = lm.compress(context)
-        read.batch_repeat_interleave(options.get("num_beams", 1))
+        read.batch_repeat_interleave(settings["num_beams"])
     model: Any = Continuation(lm)
     cache = EncoderDecoderCache(read, DynamicCache())
-    generated: Tensor = model.generate(begun, past_key_values=cache, **settings)
+    generated: Tensor = model.generate(
+        begun, past_key_values=cache, max_new_tokens=count, streamer=streamer, **options
+    )
     return generated[:, begun.shape[1] :]

@@ -15,12 +15,14 @@ from torch import Tensor
 from textnuggets.config import check_count
 from textnuggets.errors import InputError
 from textnuggets.files import replacing
-from textnuggets.lm.generating import continue_segment
+from textnuggets.lm.generating import check_options, continue_segment
 from textnuggets.lm.history import History, SegmentMemory
 from textnuggets.model.identity import fingerprint
 
 if TYPE_CHECKING:
     from textnuggets.lm.modeling import NuggetLM
+
+REACH = 1024  # tokens of its own that a text is not to repeat
 
 
 class Stream:
@@ -57,21 +59,28 @@ class Stream:
         """
         ids = self._ids(text)
         room = self.lm.config.segment
-        self.length += len(ids)
         pending = [*self.current, *ids]
         full = [pending[start : start + room] for start in range(0, len(pending) - room + 1, room)]
-        self.current, self.last = pending[len(full) * room :], (ids or self.last)[-1:]
         kept = full[-self.max_history :] if self.max_history else []  # older ones would be forgotten at once
+        past = self.past
         if kept:
             with self.lm.evaluating(), torch.inference_mode():
-                self.past += self.lm.remember(kept) if self.lm.config.memory == "nuggets" else kept
-        self.past = self.past[-self.max_history :] if self.max_history else []
+                past = [*past, *(self.lm.remember(kept) if self.lm.config.memory == "nuggets" else kept)]
+        # Last of all, so that whatever fails leaves the stream as it was.
+        self.past = past[-self.max_history :] if self.max_history else []
+        self.current, self.last = pending[len(full) * room :], (ids or self.last)[-1:]
+        self.length += len(ids)
 
     def _ids(self, text: str | Sequence[int]) -> list[int]:
         if isinstance(text, str):
             found: list[int] = self.lm.tokenizer(text, add_special_tokens=False, verbose=False).input_ids
             return found
-        return [int(token) for token in text]
+        ids = [int(token) for token in text]
+        vocabulary = int(self.lm.view.config.vocab_size)
+        if ids and not 0 <= min(ids) <= max(ids) < vocabulary:
+            wrong = next(token for token in ids if not 0 <= token < vocabulary)
+            raise InputError(f"{wrong} is no token of this model: ids go from 0 to {vocabulary - 1}.")
+        return ids
 
     def score(self, text: str | Sequence[int]) -> list[float]:
         """The log-probability of each token of a text that goes on from here; it becomes part of the stream."""
@@ -102,40 +111,50 @@ class Stream:
 
         Args:
             max_new_tokens: How many tokens.
-            on_tokens: Called with each new stretch of text; not with beams, which change their mind.
-            options: For transformers' `generate`: `do_sample`, `top_p`, `temperature`, `num_beams`, ...
+            on_tokens: Called with each new stretch of text; with beams, which change their mind, at the end.
+            options: How tokens are chosen, as transformers' `generate` takes it: `do_sample`, `top_p`, `temperature`,
+                `num_beams`, `no_repeat_ngram_size`, ... Repetition is looked for in the current segment and the last
+                REACH tokens this call has written.
         """
         check_count("max_new_tokens", max_new_tokens, at_least=1)
+        settings = check_options(self.lm, options)
+        before, opening = list(self.last), list(self.current)
         written: list[int] = []
-        before, shown = list(self.last), ""
-        streams = on_tokens is not None and options.get("num_beams", 1) == 1
+        listener = None
+        if on_tokens is not None and settings["num_beams"] == 1:
+            listener = _Listener(self.lm.tokenizer, before, on_tokens)
         while len(written) < max_new_tokens:
-            room = self.lm.config.segment - len(self.current)
-            count = min(room, max_new_tokens - len(written))
-            listener = (
-                _Listener(self, before, written, shown, on_tokens)
-                if streams and on_tokens is not None
-                else None
-            )
-            new = self._continue(count, listener, options)
+            count = min(self.lm.config.segment - len(self.current), max_new_tokens - len(written))
+            earlier = [*opening, *written]
+            earlier = earlier[: len(earlier) - len(self.current)][-REACH:]
+            try:
+                new = self._continue(count, settings, earlier, listener)
+            except BaseException:
+                if listener is not None:  # what was shown is part of the text, though it was interrupted
+                    self.append(listener.segment)
+                raise
             written += new
             self.append(new)
-            if listener is not None:
-                shown = listener.shown
         text = decode_after(self.lm.tokenizer, before, written)
-        if on_tokens is not None and len(text) > len(shown):
-            on_tokens(text[len(shown) :])
+        if listener is not None:
+            listener.show_rest()
+        elif on_tokens is not None:
+            on_tokens(text)
         return text
 
-    def _continue(self, count: int, listener: _Listener | None, options: dict[str, Any]) -> list[int]:
-        start = self.lm.view.start_token
-        begun = torch.tensor([[start, *self.current]], device=self.lm.device)
-        if listener is not None:
-            options = {**options, "streamer": listener}
-        # Nothing ends a text but its length, and what is no text must not be written.
-        options = {"bad_words_ids": [[token] for token in self.lm.tokenizer.all_special_ids], **options}
+    def _continue(
+        self,
+        count: int,
+        settings: dict[str, Any],
+        earlier: Sequence[int] = (),
+        listener: _Listener | None = None,
+    ) -> list[int]:
+        """Tokens that go on with the current segment, which has room for them."""
+        begun = torch.tensor([[self.lm.view.start_token, *self.current]], device=self.lm.device)
         with self.lm.evaluating(), torch.inference_mode():
-            generated = continue_segment(self.lm, begun, count, **self._past(), **options)
+            generated = continue_segment(
+                self.lm, begun, count, settings, earlier, **self._past(), streamer=listener
+            )
         found: list[int] = generated[0].tolist()
         return found
 
@@ -159,6 +178,7 @@ class Stream:
             "length": self.length,
             "segments": len(self.past),
         }
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
         with replacing(Path(path)) as temporary:
             save_file(tensors, temporary, {"textnuggets": json.dumps(about)})
 
@@ -174,6 +194,7 @@ class Stream:
                             f"{path} was written by a model with other {key}: {about[key]}, not {own}."
                         )
                 made = cls(lm, about["max_history"])
+                made.length = about["length"]
                 made.current, made.last = (file.get_tensor(name).tolist() for name in ("current", "last"))
                 for place in range(about["segments"]):
                     if lm.config.memory == "nuggets":
@@ -181,9 +202,10 @@ class Stream:
                         made.past.append(SegmentMemory(*parts))
                     else:
                         made.past.append(file.get_tensor(f"tokens.{place}").tolist())
-        except (OSError, SafetensorError, KeyError, ValueError) as error:
+        except InputError:
+            raise
+        except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
             raise InputError(f"{path} is no saved stream ({error}).") from error
-        made.length = about["length"]
         return made
 
     @staticmethod
@@ -206,30 +228,41 @@ def decode_after(tokenizer: Any, before: list[int], ids: list[int]) -> str:
 
 
 class _Listener:
-    """What `generate` tells of new tokens: decoded all together, since a word may be several."""
+    """What `generate` tells of new tokens: a segment is decoded together, since a word may be several."""
 
-    def __init__(
-        self,
-        stream: Stream,
-        before: list[int],
-        written: list[int],
-        shown: str,
-        on_tokens: Callable[[str], None],
-    ) -> None:
-        self.tokenizer, self.before, self.on_tokens = stream.lm.tokenizer, before, on_tokens
-        self.ids, self.shown = list(written), shown
+    def __init__(self, tokenizer: Any, before: list[int], on_tokens: Callable[[str], None]) -> None:
+        self.tokenizer, self.before, self.on_tokens = tokenizer, before, on_tokens
+        self.ids: list[int] = []
+        """Tokens after `before`."""
+        self.shown = ""
+        """What was shown of them."""
+        self.segment: list[int] = []
+        """Tokens of the segment that is being written."""
         self._prompt = True
 
     def put(self, value: Tensor) -> None:
-        """New ids; the first call brings the prompt."""
+        """New ids; the first call for a segment brings what it begins with."""
         if self._prompt:
             self._prompt = False
             return
-        self.ids += value.flatten().tolist()
-        text = decode_after(self.tokenizer, self.before, self.ids)
-        if len(text) > len(self.shown) and not text.endswith("\ufffd"):
+        new = value.flatten().tolist()
+        self.segment += new
+        self.ids += new
+        if not self._text().endswith("\ufffd"):  # a character may be several tokens, too
+            self.show_rest()
+
+    def end(self) -> None:
+        """The segment is written. What is shown of it whole need not be decoded again and again."""
+        self._prompt, self.segment = True, []
+        if self.shown == self._text():
+            self.before, self.ids, self.shown = self.ids[-1:] or self.before, [], ""
+
+    def show_rest(self) -> None:
+        """Whatever was not shown yet."""
+        text = self._text()
+        if len(text) > len(self.shown):
             self.on_tokens(text[len(self.shown) :])
             self.shown = text
 
-    def end(self) -> None:
-        """The end of a segment."""
+    def _text(self) -> str:
+        return decode_after(self.tokenizer, self.before, self.ids)
