@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from transformers import PreTrainedConfig
 
@@ -28,6 +28,7 @@ class NuggetLMConfig(PreTrainedConfig):
     """
 
     model_type = "nugget_lm"
+    sub_configs: ClassVar[dict[str, Any]] = {"nugget": NuggetConfig}  # reached by attn_implementation
 
     def __init__(
         self,

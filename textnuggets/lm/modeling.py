@@ -7,8 +7,9 @@ Every segment is encoded on its own. Without history the decoder runs without cr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -109,7 +110,8 @@ class NuggetLM(PreTrainedModel):
             if (kind := found.get("model_type")) != NuggetLMConfig.model_type:
                 raise CheckpointError(f"{str(name)!r} is a {kind!r} model, not a language model of nuggets.")
             if found.get("base"):
-                return cls._from_base(str(name), NuggetLMConfig(**found), hub, **options)
+                given = options.pop("config", None)  # as AutoModel has it
+                return cls._from_base(str(name), deepcopy(given) or NuggetLMConfig(**found), hub, **options)
             loaded: Any = super().from_pretrained(
                 str(name), *args, use_safetensors=True, output_loading_info=True, **options
             )
@@ -125,7 +127,9 @@ class NuggetLM(PreTrainedModel):
     def _from_base(cls, name: str, config: NuggetLMConfig, hub: dict[str, Any], **options: Any) -> Self:
         """What `save_difference` wrote: the base model's weights, and those that differ."""
         # Afterwards: weights are compared and filled in as they are stored.
-        dtype = options.pop("dtype", None)
+        dtype = options.pop("dtype", options.pop("torch_dtype", None))
+        if isinstance(dtype, str):
+            dtype = None if dtype == "auto" else getattr(torch, dtype)
         base = load(config.base, **{key: value for key, value in options.items() if key not in hub})
         if (weights := fingerprint(base)) != config.base_weights:
             raise CheckpointError(
@@ -136,6 +140,8 @@ class NuggetLM(PreTrainedModel):
             raise CheckpointError(f"{name!r} lacks {compact.INDEX}: it is not whole.")
         # From here on it has all its weights, and is saved with them.
         config.base = config.base_weights = None
+        base.config.ratio = config.nugget.ratio  # type: ignore[union-attr]
+        config.nugget = base.config
         made = cls(config, base)
         changed = compact.read_compact(index, lambda file: fetch(name, file, **hub))
         unknown = made.load_state_dict(changed, strict=False).unexpected_keys
@@ -343,25 +349,27 @@ class NuggetLM(PreTrainedModel):
         max_history: int | None = None,
         **options: Any,
     ) -> str:
-        """What comes next, greedily or as transformers' options say: `do_sample`, `top_p`, `num_beams`, ...
+        """What comes next, greedily or as options say that transformers has: `do_sample`, `top_p`, `num_beams`, ...
 
         Args:
             text: Of any length, as text or token ids.
             max_new_tokens: How many tokens to write.
             max_history: How many segments are remembered at most; by default the model's history.
-            options: For transformers' `generate`.
+            options: As `Stream.generate` takes them.
         """
         return self.open(text, max_history).generate(max_new_tokens, **options)
 
-    @contextmanager
-    def evaluating(self) -> Iterator[None]:
+    def evaluating(self) -> AbstractContextManager[None]:
         """Evaluation mode for as long as it lasts, then what it was before."""
-        training = self.training
-        self.eval()
-        try:
-            yield
-        finally:
-            self.train(training)
+        return self.nugget.evaluating()  # nothing else behaves otherwise in training
+
+
+def is_language_model(name: str) -> bool:
+    """Whether a folder, a hub id or the name of a model that comes with the package is one of these."""
+    place = str(find_shipped(name) or name)
+    with explain_loading(place):
+        found, _ = NuggetLMConfig.get_config_dict(place)
+    return bool(found.get("model_type") == NuggetLMConfig.model_type)
 
 
 AutoConfig.register(NuggetLMConfig.model_type, NuggetLMConfig)
