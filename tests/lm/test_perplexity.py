@@ -101,6 +101,33 @@ def test_only_files_of_text_have_headings_and_only_those_of_articles(tmp_path):
     assert [article.forms for article in found] == [["The", "cat", "sat."], ["The", "dog."]]
 
 
+def test_a_folder_is_its_files(tmp_path):
+    (tmp_path / "a.txt").write_text(" = One = \n The cat\nsat .\n = Two = \n The dog .\n")
+    (tmp_path / "b.jsonl").write_text('{"text": "The cat."}\n')
+    found = read_articles(str(tmp_path), tiny_tokenizer())
+    assert [article.forms for article in found] == [
+        ["The", "cat", "sat", "."],
+        ["The", "dog", "."],
+        ["The", "cat."],
+    ]
+
+
+def test_a_long_text_is_remembered_a_part_at_a_time(monkeypatch):
+    articles = [make_article(split_words(text), tiny_tokenizer()) for text in (LONG, CORPUS[0])]
+    whole = evaluate_perplexity(make_lm(), articles, [0, 2])
+    monkeypatch.setattr("textnuggets.lm.perplexity.WINDOWS", 3)
+    lm, encoded = make_lm(), []
+    remember = lm.remember
+    monkeypatch.setattr(
+        lm, "remember", lambda texts, ratio: encoded.append(len(texts)) or remember(texts, ratio)
+    )
+    parts = evaluate_perplexity(lm, articles, [0, 2])
+    for one, other in zip(whole, parts, strict=True):
+        assert np.allclose(one["by_article"], other["by_article"], atol=2e-3)
+    assert len(encoded) > 3
+    assert max(encoded) <= 3 * 2
+
+
 def test_articles_begin_with_headings_as_in_wikitext(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text(" = One = \n The cat sat .\n = = Part = = \n More .\n = Two = \n The dog .\n")

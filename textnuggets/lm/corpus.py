@@ -76,7 +76,7 @@ def load_streams(
     folder = Path(cache).expanduser()
     folder.mkdir(parents=True, exist_ok=True)
     files = [describe(file) for source in sources for file in check_source(source) or []]
-    meaning = json.dumps([2, list(sources), files, language, tokenizer.backend_tokenizer.to_str()])
+    meaning = json.dumps([3, list(sources), files, language, tokenizer.backend_tokenizer.to_str()])
     path = folder / f"stream-{hashlib.sha256(meaning.encode()).hexdigest()[:32]}.arrow"
     if not path.is_file():
         with (
@@ -104,12 +104,14 @@ def read_long_texts(sources: Sequence[str], language: str = "en") -> Iterator[Lo
     """Texts as long as they are: each record of a corpus; of a .txt file the articles, which begin with headings
     as in WikiText, or all of it if there are none."""
     for source in sources:
-        path = Path(source)
-        if path.name.removesuffix(".gz").endswith(".txt") and path.is_file():
-            yield from read_wikitext(read_lines(path, lambda line, _: decode_utf8(line), raise_bad_line))
-            continue
-        for _, parts in groupby(read_passages([source], [language]), key=lambda passage: passage.name):
-            yield split_words(" ".join(row[0] for passage in parts for row in passage.rows))
+        files = check_source(source)
+        for file in [source] if files is None else map(str, files):
+            if file.removesuffix(".gz").endswith(".txt"):
+                lines = read_lines(Path(file), lambda line, _: decode_utf8(line), raise_bad_line)
+                yield from read_wikitext(lines)
+                continue
+            for _, parts in groupby(read_passages([file], [language]), key=lambda passage: passage.name):
+                yield split_words(" ".join(row[0] for passage in parts for row in passage.rows))
 
 
 def _tokenize(texts: Sequence[str], tokenizer: Any) -> pa.RecordBatch:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +29,7 @@ from textnuggets.progress import Progress
 
 BATCH = 16  # windows predicted together
 SAMPLES = 1000  # of the bootstrap
-ARTICLES = 32  # whose nuggets are kept at a time
+WINDOWS = 4096  # whose nuggets are kept at a time, however long the texts are
 UNKNOWN = "<unk>"
 
 Interval = dict[str, float | None]  # value, low and high; None where there is none
@@ -140,8 +139,10 @@ def evaluate_perplexity(
     windows = windows_of(articles, segment, stride)
     logs = [[np.zeros(len(article.ids)) for article in articles] for _ in histories]
     with Progress("perplexity", len(windows) * len(histories)) as progress, lm.evaluating():
-        for some in _by_articles(windows):
-            memories = _remember(lm, articles, some, max(histories), ratio)
+        memories: Memories = {}
+        for start in range(0, len(windows), WINDOWS):
+            some = windows[start : start + WINDOWS]
+            memories = _remember(lm, articles, some, max(histories), ratio, memories)
             for log, history in zip(logs, histories, strict=True):
                 for batch in _batches(some, segment, history):
                     found = _predict(lm, articles, batch, memories, history)
@@ -187,14 +188,13 @@ def compare(one: NDArray[np.float64], other: NDArray[np.float64], seed: int = 0)
     return _interval(np.stack([one[:, 0] - other[:, 0], one[:, 1]], 1), seed)
 
 
-def _by_articles(windows: Sequence[Window]) -> Iterator[list[Window]]:
-    """The windows of a few articles at a time: so much is remembered together."""
-    for _, some in groupby(windows, key=lambda window: window.article // ARTICLES):
-        yield list(some)
-
-
 def _remember(
-    lm: NuggetLM, articles: Sequence[Article], windows: Sequence[Window], history: int, ratio: float | None
+    lm: NuggetLM,
+    articles: Sequence[Article],
+    windows: Sequence[Window],
+    history: int,
+    ratio: float | None,
+    known: Memories,
 ) -> Memories:
     """The nuggets of every segment that some windows look back to, each encoded once."""
     if lm.config.memory != "nuggets" or not history:
@@ -204,14 +204,12 @@ def _remember(
         for window in windows
         for span in past_spans(window.start, lm.config.segment, history)
     }
-    places = sorted(needed, key=lambda place: (place[1] - place[2], place))  # those of equal length together
-    memories: Memories = {}
+    # Those of equal length together.
+    places = sorted(needed - known.keys(), key=lambda place: (place[1] - place[2], place))
+    texts = [articles[number].ids[start:end].tolist() for number, start, end in places]
     with torch.inference_mode():
-        for first in range(0, len(places), BATCH):
-            some = places[first : first + BATCH]
-            texts = [articles[number].ids[start:end].tolist() for number, start, end in some]
-            memories |= zip(some, lm.remember(texts, ratio), strict=True)
-    return memories
+        made = zip(places, lm.remember(texts, ratio), strict=True)
+    return {**{place: known[place] for place in needed & known.keys()}, **dict(made)}
 
 
 def _batches(windows: Sequence[Window], segment: int, history: int) -> Iterator[list[Window]]:
@@ -256,7 +254,7 @@ def _predict(
         count = batch[0].end - batch[0].scored
         logits = lm(ids, remembered, context, logits_to_keep=count).logits.float()
         chosen = logits.gather(-1, ids[:, -count:, None]).squeeze(-1) - logits.logsumexp(-1)
-    return list(chosen.double().cpu().numpy())
+    return list(chosen.cpu().double().numpy())
 
 
 def _sums(article: Article, log: NDArray[np.float64]) -> tuple[float, int, int]:
