@@ -80,6 +80,17 @@ def test_settings_the_start_does_not_have_and_texts_without_history_are_refused(
         train(read_recipe(recipe, [*LM, f'data.train=["{tmp_path / "short.jsonl"}"]']), tmp_path / "short")
 
 
+def test_a_language_model_is_trained_on(recipe, tmp_path):
+    best = train(read_recipe(recipe, [*LM, "optimizer.steps=6"]), tmp_path / "first")
+    again = [*LM, f"model.start={best}"]
+    train(read_recipe(recipe, again), tmp_path / "second")
+    assert losses(tmp_path / "second")[1] < losses(tmp_path / "first")[1]
+    with pytest.raises(ConfigError, match=r"model\.segment is 8, but .* has 16"):
+        build_model(read_recipe(recipe, [*again, "model.segment=8"]))
+    before, after = (NuggetLM.from_pretrained(path) for path in (best, tmp_path / "second" / "best"))
+    assert after.config.history == before.config.history == 3
+
+
 def test_a_segment_comes_with_those_right_before_it_oldest_first():
     class Numbers:  # a segment is its own number, and so is its memory
         def segment(self, place):

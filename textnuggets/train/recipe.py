@@ -29,7 +29,8 @@ class ModelRecipe:
     backbone: str | None = None
     """Hub id or folder of the encoder-decoder to start from; for similar an encoder will do."""
     start: str | None = None
-    """Folder, hub id or shipped name of a nugget model to go on from, instead of a backbone."""
+    """Folder, hub id or shipped name of a nugget model to go on from, instead of a backbone; for language_model also of
+    a language model."""
     ratio: float = 0.1
     """The ratio the trained model uses unless it is told another."""
     query_ratio: float | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import asdict, fields
 from difflib import get_close_matches
@@ -23,11 +24,11 @@ except ImportError as error:
     raise MissingExtraError(error.name or "accelerate", "train", "training") from error
 
 import torch
-from transformers import TrainingArguments, set_seed
+from transformers import PreTrainedConfig, TrainingArguments, set_seed
 from transformers.trainer_callback import PrinterCallback
 
 from textnuggets.lm.corpus import load_streams
-from textnuggets.lm.modeling import NuggetLM
+from textnuggets.lm.modeling import NuggetLM, is_language_model
 from textnuggets.model.backbone import backbone_window
 from textnuggets.model.checkpoint import load
 from textnuggets.model.modeling import NuggetModel
@@ -162,19 +163,26 @@ def build_model(recipe: Recipe) -> NuggetModel | NuggetLM:
 
 
 def build_language_model(recipe: Recipe) -> NuggetLM:
-    """A language model on a trained nugget model; unless the encoder is to be trained, its decoder alone learns."""
+    """A language model on a trained nugget model, or one to go on with; unless the encoder is to be trained, its
+    decoder alone learns."""
     wanted = recipe.model
-    nugget = load(wanted.start, dtype=torch.float32)
-    for key in ("scorer_layer", "selector", "gather", "residual", "feedback", "freeze"):
-        asked = getattr(wanted, key)
-        if asked != getattr(ModelRecipe(), key) and asked != getattr(nugget.config, key):
-            raise ConfigError(
-                f"model.{key} is {asked!r}, but {wanted.start!r} has {getattr(nugget.config, key)!r}."
-            )
-    nugget.config.ratio = wanted.ratio
     # Unless it is told otherwise, it reads as much as it learned to.
     history = max(recipe.objective.histories or [wanted.history])
-    lm = NuggetLM.from_nuggets(nugget, wanted.segment, history, wanted.memory, wanted.pooled)
+    if is_language_model(str(wanted.start)):
+        lm = NuggetLM.from_pretrained(str(wanted.start), dtype=torch.float32)
+        _check_settings(wanted, lm.config, ("segment", "memory", "pooled"))
+        lm.config.history = max(history, lm.config.history)
+        lm.check_room(lm.config.history)
+        nugget = lm.nugget
+    else:
+        nugget = load(wanted.start, dtype=torch.float32)
+        lm = NuggetLM.from_nuggets(nugget, wanted.segment, history, wanted.memory, wanted.pooled)
+    settings = ("scorer_layer", "selector", "gather", "residual", "feedback", "freeze")
+    untold = ModelRecipe()
+    _check_settings(
+        wanted, nugget.config, [key for key in settings if getattr(wanted, key) != getattr(untold, key)]
+    )
+    nugget.config.ratio = wanted.ratio
     if not recipe.objective.train_encoder:
         lm.requires_grad_(False)
         nugget.view.decoder.requires_grad_(True)
@@ -186,6 +194,15 @@ def build_language_model(recipe: Recipe) -> NuggetLM:
         nugget.view.set_dropout(wanted.dropout)
     check_parts(lm, recipe)
     return lm
+
+
+def _check_settings(wanted: ModelRecipe, config: PreTrainedConfig, keys: Sequence[str]) -> None:
+    """Whether the model that is started from is what the recipe says."""
+    for key in keys:
+        if getattr(wanted, key) != getattr(config, key):
+            raise ConfigError(
+                f"model.{key} is {getattr(wanted, key)!r}, but {wanted.start!r} has {getattr(config, key)!r}."
+            )
 
 
 def build_nugget_model(recipe: Recipe) -> NuggetModel:
@@ -206,12 +223,7 @@ def build_nugget_model(recipe: Recipe) -> NuggetModel:
         model.config.ratio = wanted.ratio
         if wanted.query_ratio is not None:
             model.config.query_ratio = wanted.query_ratio
-        for key in settings[2:]:
-            if getattr(model.config, key) != getattr(wanted, key):
-                raise ConfigError(
-                    f"model.{key} is {getattr(wanted, key)!r}, but {wanted.start!r} has "
-                    f"{getattr(model.config, key)!r}."
-                )
+        _check_settings(wanted, model.config, settings[2:])
     else:
         config = NuggetConfig(**{key: getattr(wanted, key) for key in settings})
         assert wanted.backbone is not None
