@@ -28,30 +28,30 @@ def cost_of_context(name: str, rounds: int) -> None:
     tokenizer = load_tokenizer(name, config.model_type)
     model = NuggetModel.from_backbone(config, NuggetConfig(ratio=RATIO, scorer_layer=3), tokenizer)
     lm = NuggetLM.from_nuggets(model, SEGMENT, history=max(CONTEXTS) // SEGMENT)
+    sides = {"nuggets": _nuggets, "full": _full}
+    starts = {(side, context): make(lm, context) for context in CONTEXTS for side, make in sides.items()}
+    seconds: dict[tuple[str, int], list[float]] = {key: [] for key in starts}
+    encoding: list[float] = []
+    for number in range(rounds + 1):
+        # Every context in every round, there and back: a busy machine slows those of a round alike.
+        for key, start in starts.items() if number % 2 else reversed(starts.items()):
+            cache, memory = start()
+            took = _decode(lm, cache, memory)
+            if number:  # the first warms up
+                seconds[key].append(took)
+        if number:
+            encoding.append(_encode(lm))
     found: list[dict[str, Any]] = []
     for context in CONTEXTS:
-        sides = {"nuggets": _nuggets(lm, context), "full": _full(lm, context)}
-        seconds: dict[str, list[float]] = {name: [] for name in sides}
-        for number in range(rounds + 1):
-            for side, start in sides.items() if number % 2 else reversed(sides.items()):
-                cache, memory = start()
-                took = _decode(lm, cache, memory)
-                if number:  # the first warms up
-                    seconds[side].append(took)
         row: dict[str, Any] = {"context": context}
-        for side, start in sides.items():
-            row[f"ms_{side}"] = round(1000 * statistics.median(seconds[side]), 3)
-            cache, memory = start()
+        for side in sides:
+            row[f"ms_{side}"] = round(1000 * statistics.median(seconds[side, context]), 3)
+            cache, memory = starts[side, context]()
             _decode(lm, cache, memory)
             row[f"bytes_{side}"] = _bytes(cache)
         found.append(row)
         print(row)
     save_figure(draw_cost(found), RESULTS / "token-cost")
-    base = found[0]["ms_nuggets"]
-    by_context = {row["context"]: row for row in found}
-    grown = (by_context[8192]["bytes_nuggets"] - found[0]["bytes_nuggets"]) / (
-        by_context[8192]["bytes_full"] - found[0]["bytes_full"]
-    )
     settings = {
         "segment": SEGMENT,
         "ratio": RATIO,
@@ -59,17 +59,31 @@ def cost_of_context(name: str, rounds: int) -> None:
         "backbone": config.model_type,
         "rounds": rounds,
     }
+    plain = seconds["nuggets", SEGMENT]
     for context, target in ((1152, "<= 1.25"), (8192, "<= 1.5")):
+        own = seconds["nuggets", context]
+        ratios = [one / other for one, other in zip(own, plain, strict=True)]
+        whole = [(one + extra) / other for one, extra, other in zip(own, encoding, plain, strict=True)]
         record(
             f"token-cost-at-{context}",
-            f"the time a token of the language model takes with {context:,} tokens of context, of that with 128",
+            f"the time a token of the language model takes with {context:,} tokens of context, of that with {SEGMENT}",
             target,
             settings,
-            {"ratio": round(by_context[context]["ms_nuggets"] / base, 3), "rows": found},
+            {
+                "ratio": round(statistics.median(ratios), 3),
+                "ratio_min": round(min(ratios), 3),
+                "ratio_max": round(max(ratios), 3),
+                # Each token's share of encoding its segment when that is full, once in SEGMENT tokens.
+                "ratio_with_encoding": round(statistics.median(whole), 3),
+                "ms_encoding": round(1000 * statistics.median(encoding), 3),
+                "rows": found,
+            },
         )
+    first, last = found[0], found[-1]
+    grown = (last["bytes_nuggets"] - first["bytes_nuggets"]) / (last["bytes_full"] - first["bytes_full"])
     record(
         "token-memory",
-        "the growth of memory from 128 to 8,192 tokens of context, of that with full attention",
+        f"the growth of memory from {SEGMENT} to {CONTEXTS[-1]:,} tokens of context, of that with full attention",
         "<= 0.12",
         settings,
         {"ratio": round(grown, 3), "rows": found},
@@ -134,6 +148,15 @@ def _decode(lm: NuggetLM, cache: Any, memory: tuple[Any, Any]) -> float:
         for _ in range(STEPS):
             token = lm.view.project(lm.view.decode(*memory, token, cache)).argmax(-1)
     return (time.perf_counter() - begun) / STEPS
+
+
+def _encode(lm: NuggetLM) -> float:
+    """Seconds a token to make a full segment into nuggets."""
+    segment = torch.randint(5, 1000, (SEGMENT,)).tolist()
+    begun = time.perf_counter()
+    with torch.inference_mode():
+        lm.remember([segment])
+    return (time.perf_counter() - begun) / SEGMENT
 
 
 def _bytes(cache: Any) -> int:
