@@ -21,18 +21,17 @@ from transformers import initialization as init
 from textnuggets.config import check_ratio
 from textnuggets.errors import BackboneError, CheckpointError, ConfigError
 from textnuggets.lm.config import Memory, NuggetLMConfig
+from textnuggets.lm.difference import read_difference, write_difference
 from textnuggets.lm.history import History, SegmentMemory
-from textnuggets.model import compact
 from textnuggets.model.backbone import backbone_window
-from textnuggets.model.checkpoint import check_complete, explain_loading, find_shipped, hub_options, load
+from textnuggets.model.checkpoint import check_complete, explain_loading, find_shipped, hub_options
 from textnuggets.model.encoding import pad
-from textnuggets.model.identity import fingerprint
 from textnuggets.model.loss import SampledClasses, decoding_loss
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.outputs import NuggetOutput
 from textnuggets.model.residual import residual_bias
 from textnuggets.model.selection import nugget_count
-from textnuggets.model.tokenizing import fetch, load_tokenizer, special_frame
+from textnuggets.model.tokenizing import load_tokenizer, special_frame
 
 if TYPE_CHECKING:
     from textnuggets.lm.stream import Stream
@@ -111,7 +110,8 @@ class NuggetLM(PreTrainedModel):
                 raise CheckpointError(f"{str(name)!r} is a {kind!r} model, not a language model of nuggets.")
             if found.get("base"):
                 given = options.pop("config", None)  # as AutoModel has it
-                return cls._from_base(str(name), deepcopy(given) or NuggetLMConfig(**found), hub, **options)
+                config = deepcopy(given) or NuggetLMConfig(**found)
+                return read_difference(cls, str(name), config, hub, **options)
             loaded: Any = super().from_pretrained(
                 str(name), *args, use_safetensors=True, output_loading_info=True, **options
             )
@@ -123,33 +123,6 @@ class NuggetLM(PreTrainedModel):
         model.nugget._freeze()
         return model
 
-    @classmethod
-    def _from_base(cls, name: str, config: NuggetLMConfig, hub: dict[str, Any], **options: Any) -> Self:
-        """What `save_difference` wrote: the base model's weights, and those that differ."""
-        # Afterwards: weights are compared and filled in as they are stored.
-        dtype = options.pop("dtype", options.pop("torch_dtype", None))
-        if isinstance(dtype, str):
-            dtype = None if dtype == "auto" else getattr(torch, dtype)
-        base = load(config.base, **{key: value for key, value in options.items() if key not in hub})
-        if (weights := fingerprint(base)) != config.base_weights:
-            raise CheckpointError(
-                f"{name!r} goes with the model {config.base!r} of weights {config.base_weights}; this one has {weights}."
-            )
-        index = fetch(name, compact.INDEX, **hub)
-        if index is None:
-            raise CheckpointError(f"{name!r} lacks {compact.INDEX}: it is not whole.")
-        # From here on it has all its weights, and is saved with them.
-        config.base = config.base_weights = None
-        base.config.ratio = config.nugget.ratio  # type: ignore[union-attr]
-        config.nugget = base.config
-        made = cls(config, base)
-        changed = compact.read_compact(index, lambda file: fetch(name, file, **hub))
-        unknown = made.load_state_dict(changed, strict=False).unexpected_keys
-        if unknown:
-            raise CheckpointError(f"{name!r} has weights that fit nowhere: {', '.join(unknown[:3])}.")
-        made.to(device=base.device, dtype=base.dtype if dtype is None else dtype)  # type: ignore[call-arg]
-        return made.eval()
-
     def save_difference(self, path: str | Path, base: str, original: NuggetModel) -> None:
         """Write only what differs from a nugget model that the reader has, as int8.
 
@@ -158,21 +131,7 @@ class NuggetLM(PreTrainedModel):
             base: The name by which `textnuggets.load` finds that model.
             original: That model.
         """
-        folder = Path(path)
-        folder.mkdir(parents=True, exist_ok=True)
-        own, theirs = self.state_dict(), original.state_dict()
-        changed = {
-            name: value
-            for name, value in own.items()
-            if (same := theirs.get(name.removeprefix("nugget."))) is None
-            or not torch.equal(same.to(value), value)
-        }
-        self.config.base, self.config.base_weights = base, fingerprint(original)
-        try:
-            self.config.save_pretrained(str(folder))
-        finally:
-            self.config.base = self.config.base_weights = None
-        compact.write_compact(changed, folder)
+        write_difference(self, Path(path), base, original)
 
     def save_pretrained(self, path: str | Path, **options: Any) -> None:  # type: ignore[override]
         """Write `config.json`, safetensors and the tokenizer."""
