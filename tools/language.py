@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,8 @@ KEPT = {
     "tsdae-no-history": "nothing, TSDAE's decoder",
     "tsdae": "one vector (TSDAE)",
 }
-PLAIN_OF = {"tsdae": "tsdae-no-history", "tsdae-no-history": "tsdae-no-history"}  # of the same decoder
+LONGER = {f"longer/{name}": KEPT[name] for name in (PLAIN, "nuggets-0.1", "tsdae")}
+STEPS = (240, 1300)  # of training: of the first, and of the longer ones
 POOLED = 16
 
 Rows = dict[int, dict[str, Any]]  # by history
@@ -40,14 +41,21 @@ def read(name: str, part: str) -> Rows:
     return {row["history"]: row for row in found["results"]}
 
 
-def measured(parts: Sequence[str]) -> dict[str, dict[str, Rows]]:
+def plain_of(name: str) -> str:
+    """The model without history that a model is held against: of the same decoder, or trained as long."""
+    if name in LONGER:
+        return f"longer/{PLAIN}"
+    return "tsdae-no-history" if name.startswith("tsdae") else PLAIN
+
+
+def measured(parts: Sequence[str], names: Iterable[str] = KEPT) -> dict[str, dict[str, Rows]]:
     """By model and part."""
-    return {name: {part: read(name, part) for part in parts} for name in KEPT}
+    return {name: {part: read(name, part) for part in parts} for name in names}
 
 
-def perplexity_table(parts: Sequence[str] = PARTS) -> str:
-    """Perplexity by what is kept of the past and how far back, against the same decoder trained without any."""
-    models = measured(parts)
+def perplexity_table(parts: Sequence[str] = PARTS, names: Mapping[str, str] = KEPT) -> str:
+    """Perplexity by what is kept of the past and how far back, against a decoder trained without any."""
+    models = measured(parts, names)
     rows = [
         f"| kept of a segment | h | vectors of the past | {' | '.join(f'{part} | to no history' for part in parts)} |",
         f"|---|---|---|{'---|---|' * len(parts)}",
@@ -56,9 +64,9 @@ def perplexity_table(parts: Sequence[str] = PARTS) -> str:
         histories = sorted({history for part in parts for history in found[part]})
         for place, history in enumerate(histories):
             example = next(found[part][history] for part in parts if history in found[part])
-            cells = ["" if place else KEPT[name], str(history), str(vectors_read(name, example))]
+            cells = ["" if place else names[name], str(history), str(vectors_read(name, example))]
             for part in parts:
-                own, plain = found[part].get(history), models[PLAIN_OF.get(name, PLAIN)][part][0]
+                own, plain = found[part].get(history), models[plain_of(name)][part][0]
                 if own is None:
                     cells += ["", ""]
                     continue
@@ -67,7 +75,7 @@ def perplexity_table(parts: Sequence[str] = PARTS) -> str:
             rows.append(f"| {' | '.join(cells)} |")
     told = "; ".join(
         f"{part} {row['articles']} articles, {row['words']:,} words, a stride of {row['stride']}"
-        for part, row in ((part, models[PLAIN][part][0]) for part in parts)
+        for part, row in ((part, next(iter(models.values()))[part][0]) for part in parts)
     )
     return "\n".join([*rows, "", f"Perplexity by word; in brackets 95% intervals over articles. {told}."])
 
@@ -77,9 +85,14 @@ def streaming_table() -> str:
     return perplexity_table(STREAMING)
 
 
+def longer_table() -> str:
+    """The models that were trained longer, in both ways."""
+    return perplexity_table((*PARTS, *STREAMING), LONGER)
+
+
 def vectors_read(name: str, row: dict[str, Any]) -> int:
     """How many vectors of the past are read besides the segment itself."""
-    if name == "tsdae":
+    if name.endswith("tsdae"):
         each = 1
     elif row["memory"] == "nuggets":
         each = int(nugget_count(row["segment"] + 1, row["ratio"]))  # with the token that closes a text
@@ -88,19 +101,19 @@ def vectors_read(name: str, row: dict[str, Any]) -> int:
     return each * int(row["history"])
 
 
-def kinds_table(part: str = "streaming") -> str:
-    """What history gains over the same decoder trained without any, by where a word was said last."""
+def kinds_table(names: Mapping[str, str] = KEPT, part: str = "streaming") -> str:
+    """What history gains over a decoder trained without any, by where a word was said last."""
     shown = [
-        ("nuggets-0.1", 1),
-        *((name, max(read(name, part))) for name in KEPT if "no-history" not in name),
+        (next(name for name in names if name.endswith("nuggets-0.1")), 1),
+        *((name, max(read(name, part))) for name in names if not name.endswith(PLAIN)),
     ]
     rows = [
-        f"| | last said | words | without | {' | '.join(f'{KEPT[name]}, h = {h}' for name, h in shown)} |",
+        f"| | last said | words | without | {' | '.join(f'{names[name]}, h = {h}' for name, h in shown)} |",
         f"|---|---|---|---|{'---|' * len(shown)}",
     ]
-    plain = {name: read(PLAIN_OF.get(name, PLAIN), part)[0]["by_kind"] for name, _ in shown}
+    plain = {name: read(plain_of(name), part)[0]["by_kind"] for name, _ in shown}
     found = {(name, h): read(name, part)[h]["by_kind"] for name, h in shown}
-    for label, kinds in read(PLAIN, part)[0]["by_kind"].items():
+    for label, kinds in read(next(iter(names)), part)[0]["by_kind"].items():
         for place, (kind, (total, count)) in enumerate(kinds.items()):
             gains = [
                 (plain[name][label][kind][0] - found[name, h][label][kind][0]) / count for name, h in shown
@@ -111,10 +124,14 @@ def kinds_table(part: str = "streaming") -> str:
     return "\n".join([*rows, "", told])
 
 
+def longer_kinds_table() -> str:
+    """The same for the models that were trained longer."""
+    return kinds_table(LONGER)
+
+
 def draw_history(part: str = "test") -> Figure:
-    """Perplexity by word against how many segments are read."""
-    figure = Figure(figsize=(6.0, 3.6), layout="constrained")
-    axes = figure.add_subplot()
+    """Perplexity by word against how many segments are read, after little training and after more."""
+    figure = Figure(figsize=(9.0, 3.6), layout="constrained")
     styles = {
         "nuggets-0.1": (BLUE, "o-"),
         "nuggets-0.05": (BLUE, "o:"),
@@ -122,21 +139,22 @@ def draw_history(part: str = "test") -> Figure:
         "compressive": (GREY, "^"),
         "full-attention": (GREY, "D"),
     }
-    for name, found in measured([part]).items():
-        points = [
-            (h, row["word_perplexity"]["value"]) for h, row in found[part].items() if h or name not in styles
-        ]
-        if name not in styles:
-            colour = GREY if name == PLAIN else RED
-            axes.axhline(points[0][1], color=colour, linestyle="--", linewidth=1, label=KEPT[name])
-            continue
-        colour, style = styles[name]
-        axes.plot(*zip(*points, strict=True), style, color=colour, markersize=4, label=KEPT[name])
-    axes.set(
-        xlabel="segments of 128 tokens before", ylabel=f"perplexity by word, {part}", xticks=[0, 1, 2, 4, 8]
-    )
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=8)
+    panels: list[Any] = list(figure.subplots(1, 2, sharey=True))
+    for axes, names, steps in zip(panels, (KEPT, LONGER), STEPS, strict=True):
+        for name, found in measured([part], names).items():
+            kind = name.rpartition("/")[2]
+            rows = {h: row["word_perplexity"]["value"] for h, row in found[part].items()}
+            if kind not in styles:
+                colour = GREY if kind == PLAIN else RED
+                axes.axhline(rows[0], color=colour, linestyle="--", linewidth=1, label=names[name])
+                continue
+            colour, style = styles[kind]
+            points = [(h, value) for h, value in rows.items() if h]
+            axes.plot(*zip(*points, strict=True), style, color=colour, markersize=4, label=names[name])
+        axes.set(xlabel="segments of 128 tokens before", xticks=[0, 1, 2, 4, 8], title=f"{steps:,} steps")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, fontsize=8)
+    panels[0].set(ylabel=f"perplexity by word, {part}")
     return figure
 
 

@@ -260,6 +260,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "language": language.perplexity_table,
     "language-streaming": language.streaming_table,
     "language-kinds": language.kinds_table,
+    "language-longer": language.longer_table,
+    "language-longer-kinds": language.longer_kinds_table,
     "claims": claims,
 }
 
