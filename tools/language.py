@@ -86,8 +86,16 @@ def streaming_table() -> str:
 
 
 def longer_table() -> str:
-    """The models that were trained longer, in both ways."""
-    return perplexity_table((*PARTS, *STREAMING), LONGER)
+    """The models that were trained longer, in both ways, and nuggets against one vector."""
+    parts = (*PARTS, *STREAMING)
+    told = []
+    for part in parts:
+        nuggets, one = (read(f"longer/{name}", part) for name in ("nuggets-0.1", "tsdae"))
+        found = (
+            show(compare(np.array(nuggets[h]["by_article"]), np.array(one[h]["by_article"])), 3) for h in one
+        )
+        told.append(f"{part} {', '.join(f'h = {h} x {ratio}' for h, ratio in zip(one, found, strict=True))}")
+    return f"{perplexity_table(parts, LONGER)}\n\nNuggets to TSDAE, article by article: {'; '.join(told)}."
 
 
 def vectors_read(name: str, row: dict[str, Any]) -> int:
