@@ -286,6 +286,19 @@ def test_a_killed_run_goes_on_with_the_same_losses(recipe, unbroken, tmp_path):
         torch.testing.assert_close(state["exp_avg"], parts["state"][name]["exp_avg"], rtol=0, atol=0)
 
 
+def test_a_run_that_is_finished_stays_as_it_is(recipe, tmp_path, monkeypatch, capsys):
+    changes = ["optimizer.steps=3", "report.evaluate_every=3"]
+    train(read_recipe(recipe, changes), tmp_path / "run")
+    before = (tmp_path / "run" / "metrics.jsonl").read_text()
+    with monkeypatch.context() as patched:
+        patched.setattr("textnuggets.train.run.build_model", lambda _: pytest.fail("built again"))
+        assert train(read_recipe(recipe, changes), tmp_path / "run", resume=True) == tmp_path / "run" / "best"
+    assert "finished before, at step 3" in capsys.readouterr().err
+    assert (tmp_path / "run" / "metrics.jsonl").read_text() == before
+    train(read_recipe(recipe, ["optimizer.steps=6", *changes[1:]]), tmp_path / "run", resume=True)
+    assert max(losses(tmp_path / "run")) == 6
+
+
 def test_an_interrupted_run_finishes_its_step_and_keeps_it(recipe, tmp_path):
     out = tmp_path / "run"
     running = subprocess.Popen(

@@ -82,6 +82,10 @@ def train(recipe: Recipe, out: str | Path, resume: bool = False) -> Path:
             f"textnuggets train ..., or CUDA_VISIBLE_DEVICES=0 for one."
         )
     checkpoint = _open_run(recipe, out, resume, report)
+    reached = -1 if checkpoint is None else checkpoints.step_of(checkpoint)
+    if reached >= recipe.optimizer.steps and (out / "best").is_dir():
+        report.say(f"finished before, at step {reached}")
+        return out / "best"
     set_seed(recipe.seed)
     model = build_model(recipe)
     if report.is_main:
