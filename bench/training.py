@@ -11,6 +11,7 @@ from transformers import AutoModelForSeq2SeqLM, Trainer, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
 from bench.measuring import compare, record
+from textnuggets.train.building import build_nugget_model
 from textnuggets.train.data import load_corpus, tokenizers_of
 from textnuggets.train.objectives import Decoding
 from textnuggets.train.recipe import (
@@ -22,7 +23,7 @@ from textnuggets.train.recipe import (
     ReportRecipe,
 )
 from textnuggets.train.reporting import Report
-from textnuggets.train.run import build_nugget_model, training_arguments
+from textnuggets.train.run import training_arguments
 from textnuggets.train.trainer import NuggetTrainer
 
 STEPS, BATCH_TOKENS = 4, 2048

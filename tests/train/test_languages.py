@@ -12,9 +12,10 @@ from tests.tiny import CONFIGS, tiny_tokenizer
 from tests.train.setting import losses, make_setting
 from textnuggets.errors import BackboneError, ConfigError
 from textnuggets.model.backbone import build_backbone
+from textnuggets.train.building import build_model
 from textnuggets.train.data import PackedCorpus, tokenizers_of
 from textnuggets.train.reading import read_recipe
-from textnuggets.train.run import build_model, train
+from textnuggets.train.run import train
 
 
 @pytest.fixture(scope="module")

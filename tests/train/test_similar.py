@@ -17,10 +17,11 @@ from textnuggets.evaluate.reducing import chunk_means
 from textnuggets.model.selection import nugget_count
 from textnuggets.search.maxsim import unit
 from textnuggets.search.tokens import load_token_encoder
+from textnuggets.train.building import build_model
 from textnuggets.train.data import load_corpus, tokenizers_of
 from textnuggets.train.pairs import PER_RECORD, PairBatches, Pairs, Records
 from textnuggets.train.reading import read_recipe
-from textnuggets.train.run import build_model, train
+from textnuggets.train.run import train
 from textnuggets.train.similar import (
     Side,
     answers,

@@ -21,9 +21,10 @@ from tests.tiny import CORPUS
 from tests.train.setting import losses, make_setting, read_metrics
 from textnuggets.errors import ConfigError, InputError
 from textnuggets.train import checkpoints
+from textnuggets.train.building import build_model
 from textnuggets.train.objectives import Decoding
 from textnuggets.train.reading import read_recipe
-from textnuggets.train.run import build_model, train
+from textnuggets.train.run import train
 
 
 @pytest.fixture(scope="module")
