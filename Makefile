@@ -25,12 +25,12 @@ $(VENV)/.torch: constraints.txt
 	$(BIN)/pip install -q "$$(grep '^torch==' constraints.txt)"
 	@touch $@
 
-$(VENV)/.demo: $(VENV)/.torch pyproject.toml
-	$(BIN)/pip install -q -c constraints.txt -e .
+$(VENV)/.demo: $(VENV)/.torch pyproject.toml models/pyproject.toml
+	$(BIN)/pip install -q -c constraints.txt -e . -e ./models
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.torch pyproject.toml
-	$(BIN)/pip install -q -c constraints.txt -e '.[dev]'
+$(VENV)/.dev: $(VENV)/.torch pyproject.toml models/pyproject.toml
+	$(BIN)/pip install -q -c constraints.txt -e '.[dev]' -e ./models
 	@touch $@ $(VENV)/.demo
 
 clean:

@@ -46,6 +46,7 @@ def test_files_import_only_from_above():
 
     order = [
         "errors",
+        "shipped",
         "files",
         "config",
         "progress",
@@ -57,6 +58,7 @@ def test_files_import_only_from_above():
         "bulk",
         "shards",
         "lm",
+        "loading",
         "train",
         "evaluate",
         "reproduce",

@@ -1,10 +1,10 @@
-"""Text as a variable number of vectors that can be searched, and decoded back into the text.
+"""Text as a few vectors that can be searched, decoded back into the text, or read by a language model.
 
     import textnuggets
 
-    model = textnuggets.load("folder-or-hub-id")
-    nuggets = model.encode(["Some text, and more of it."], ratio=0.1)
-    model.reconstruct(nuggets)
+    model = textnuggets.load()  # "search", "reconstruct", "lm", a folder or a hub id
+    query = model.encode_query("Who may cross the bridge?")
+    model.similarity(query, model.encode_document(["The bridge is closed to cars.", "It rained."]))
 
 The names below are all a user needs; each is imported when it is first used, since torch and
 transformers take seconds.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from textnuggets.config import NuggetConfig
     from textnuggets.errors import TextnuggetsError
     from textnuggets.lm.modeling import NuggetLM
-    from textnuggets.model.checkpoint import load
+    from textnuggets.loading import load
     from textnuggets.model.modeling import NuggetModel
     from textnuggets.model.nuggets import Nuggets
     from textnuggets.model.storage import load_nuggets, save_nuggets
@@ -35,7 +35,7 @@ _HOMES = {
     "NuggetModel": "textnuggets.model.modeling",
     "Nuggets": "textnuggets.model.nuggets",
     "TextnuggetsError": "textnuggets.errors",
-    "load": "textnuggets.model.checkpoint",
+    "load": "textnuggets.loading",
     "load_nuggets": "textnuggets.model.storage",
     "maxsim": "textnuggets.search.maxsim",
     "save_nuggets": "textnuggets.model.storage",

@@ -9,9 +9,11 @@ from typing import Any, Literal, get_args
 from transformers import AutoConfig, PreTrainedConfig
 
 from textnuggets.errors import ConfigError
+from textnuggets.shipped import locate
 
 OWN_SETTINGS = (
-    "ratio", "query_ratio", "scorer_layer", "selector", "gather", "residual", "feedback", "freeze", "window", "backbone",
+    "ratio", "query_ratio", "scorer_layer", "selector", "gather", "residual", "feedback", "freeze", "window", "objective",
+    "backbone",
 )  # fmt: skip
 SHORTEST = 16  # tokens of a window
 GatherMode = Literal["token", "mean", "attention", "both"]
@@ -39,6 +41,8 @@ class NuggetConfig(PreTrainedConfig):
         freeze: Whether the embeddings and the bottom l encoder layers stay fixed in training.
         window: The longest run of tokens encoded at once, special ones included; longer texts
             are cut at sentence ends. None is the backbone's own limit.
+        objective: What the weights were trained for, such as `autoencode` or `similar`; filled in by training. Vectors
+            of an autoencoder are not made to be compared.
         backbone: The backbone's configuration, filled in by `NuggetModel.from_backbone`.
         backbone_name: Hub id or folder the backbone came from, for the model card.
         punctuation_ids: Vocabulary ids of the comma and the period, for the chunking selector;
@@ -58,6 +62,7 @@ class NuggetConfig(PreTrainedConfig):
         feedback: bool = True,
         freeze: bool = True,
         window: int | None = None,
+        objective: str | None = None,
         backbone: PreTrainedConfig | dict[str, Any] | None = None,
         backbone_name: str | None = None,
         punctuation_ids: list[int] | None = None,
@@ -75,12 +80,23 @@ class NuggetConfig(PreTrainedConfig):
         self.feedback = _check_flag("feedback", feedback)
         self.freeze = _check_flag("freeze", freeze)
         self.window = None if window is None else check_count("window", window, at_least=SHORTEST)
+        self.objective = objective
         if isinstance(backbone, dict):
             backbone = AutoConfig.for_model(**backbone)
         self.backbone = backbone
         self.backbone_name = backbone_name
         self.punctuation_ids = list(punctuation_ids or [])
         super().__init__(**kwargs)
+
+    @property
+    def comparable(self) -> bool:
+        """Whether the vectors were trained to be compared, or at least not for something else."""
+        return self.objective != "autoencode"
+
+    @classmethod
+    def get_config_dict(cls, name: Any, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:  # type: ignore[override]
+        """Read `config.json` of a shipped model, a folder or a hub id."""
+        return super().get_config_dict(locate(name), **options)
 
     def to_dict(self) -> dict[str, Any]:
         """As `config.json` has it: without the folder the backbone was loaded from, which means nothing to others."""

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 from textnuggets.bulk import encode_to_parquet
 from textnuggets.errors import InputError, MissingExtraError, TextnuggetsError
-from textnuggets.model.checkpoint import load
+from textnuggets.model.checkpoint import load_nugget_model
 from textnuggets.model.identity import lasting_name
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.progress import Progress
@@ -116,7 +116,9 @@ def _local(jobs: Sequence[dict[str, str]], settings: Settings) -> Iterator[Finis
 class ShardEncoder:
     """A model and what it does with a shard; Ray keeps one in every worker."""
 
-    def __init__(self, settings: dict[str, Any], loaded: Callable[..., NuggetModel] = load) -> None:
+    def __init__(
+        self, settings: dict[str, Any], loaded: Callable[..., NuggetModel] = load_nugget_model
+    ) -> None:
         self.settings = Settings(**settings)
         self.model = loaded(self.settings.model)
 

@@ -1,6 +1,6 @@
 """python -m tools.ship NAME RUN [TABLE.md ...] --steps N: put a trained model into the package, with its card.
 
-NAME is default, search or lm; RUN the folder of the training run that made it; the tables are what `textnuggets evaluate` or
+NAME is reconstruct, search or lm; RUN the folder of the training run that made it; the tables are what `textnuggets evaluate` or
 `textnuggets lm evaluate` found for its weights as they are stored: write them to another folder with --to first, and measure that.
 """
 
@@ -13,38 +13,41 @@ import torch
 
 from textnuggets import NuggetLM, NuggetModel, load
 from textnuggets.files import replacing_folder
-from textnuggets.model.checkpoint import SHIPPED
+from textnuggets.shipped import find_shipped
 
 CARDS = Path(__file__).parent / "cards"
-BACKBONES = {"default": "Helsinki-NLP/opus-mt-fr-en", "search": "sentence-transformers/all-MiniLM-L6-v2"}
-WINDOWS = {"default": 128, "search": 256}  # as they were trained: longer texts go in parts
+BACKBONES = {"reconstruct": "Helsinki-NLP/opus-mt-fr-en", "search": "sentence-transformers/all-MiniLM-L6-v2"}
+WINDOWS = {"reconstruct": 128, "search": 256}  # as they were trained: longer texts go in parts
 
 
 def write_model(name: str, run: Path, folder: Path) -> dict[str, int]:
     """Write the weights as they ship; returns what the card says of them."""
     if name == "lm":
-        NuggetLM.from_pretrained(str(run / "best")).save_difference(folder, "default", load("default"))
+        NuggetLM.from_pretrained(str(run / "best")).save_difference(
+            folder, "reconstruct", load("reconstruct")
+        )
         return {}
     model = NuggetModel.from_pretrained(run / "best")
     model.config.backbone_name, model.config.window = BACKBONES[name], WINDOWS[name]
     if name == "search":
         model.to(torch.float16)  # type: ignore[arg-type]
-    model.save_pretrained(folder, compact_weights=name == "default")
+    model.save_pretrained(folder, compact_weights=name == "reconstruct")
     return {"pieces": len(model.tokenizer), "window": model.window}
 
 
 def main() -> None:
     """Write the folder that ships."""
     parser = argparse.ArgumentParser(prog="python -m tools.ship", description=__doc__)
-    parser.add_argument("name", choices=("default", "search", "lm"))
+    parser.add_argument("name", choices=("reconstruct", "search", "lm"))
     parser.add_argument("run", type=Path)
     parser.add_argument("tables", type=Path, nargs="*")
     parser.add_argument(
-        "--steps", type=int, required=True, help="of its recipe; of 'default' before it was cooled down"
+        "--steps", type=int, required=True, help="of its recipe; of 'reconstruct' before it was cooled down"
     )
     parser.add_argument("--to", type=Path, help="another folder than the package's")
     chosen = parser.parse_args()
-    to: Path = chosen.to or SHIPPED / chosen.name
+    to = chosen.to or find_shipped(chosen.name)
+    assert to is not None  # all of the choices ship
     to.parent.mkdir(parents=True, exist_ok=True)
     results = "\n".join(table.read_text(encoding="utf-8") for table in chosen.tables) or "Not measured yet."
     with replacing_folder(to) as folder:

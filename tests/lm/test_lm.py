@@ -13,7 +13,7 @@ from transformers import AutoModel
 
 from tests.lm.setting import LONG, SIZE, logits, make_lm, segments
 from tests.tiny import CORPUS, DECODERS, tiny_model, tiny_tokenizer
-from textnuggets import NuggetLM, load
+from textnuggets import NuggetLM, NuggetModel, load
 from textnuggets.cli import main
 from textnuggets.errors import BackboneError, CheckpointError, ConfigError
 from textnuggets.lm.history import History
@@ -212,7 +212,7 @@ def test_the_language_model_of_the_package_reads_its_history(tmp_path, run):
     assert done.stdout.strip()
     assert "nuggets" in done.stderr
     with pytest.raises(CheckpointError, match="is a language model"):
-        load("lm")
+        NuggetModel.from_pretrained("lm")
 
 
 def test_what_cannot_model_language_is_refused(tmp_path):

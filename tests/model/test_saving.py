@@ -15,7 +15,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 import textnuggets
 from tests.tiny import CONFIGS, CORPUS, FAMILIES, tiny_model, tiny_tokenizer
 from textnuggets import NuggetConfig, NuggetModel
-from textnuggets.errors import BackboneError, CheckpointError, ConfigError
+from textnuggets.errors import BackboneError, CheckpointError, ConfigError, MissingExtraError
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -141,14 +141,38 @@ def test_the_hub_gets_the_whole_folder_with_its_card(monkeypatch):
     assert {"model.safetensors", "README.md", "tokenizer.json", "config.json"} <= pushed["me/nuggets"]
 
 
-def test_without_the_shipped_checkpoint_load_says_so_clearly(monkeypatch, tmp_path):
-    monkeypatch.setattr("textnuggets.model.checkpoint.SHIPPED", tmp_path)
-    with pytest.raises(CheckpointError, match="the default model is missing"):
-        textnuggets.load()
+def test_every_shipped_model_loads_by_its_name_and_search_is_the_default():
+    assert textnuggets.load().config.objective == "similar"
+    assert textnuggets.load("search").config.name_or_path == textnuggets.load().config.name_or_path
+    assert isinstance(textnuggets.load("lm"), textnuggets.NuggetLM)
+    assert NuggetModel.from_pretrained("reconstruct").config.objective == "autoencode"
+    assert NuggetConfig.from_pretrained("reconstruct").selector == "learned"
+    old, new = textnuggets.load("default"), textnuggets.load("reconstruct")
+    assert old.config.name_or_path == new.config.name_or_path
+
+
+def test_an_unknown_name_lists_the_shipped_models_without_asking_a_hub(monkeypatch):
+    monkeypatch.setattr(
+        "huggingface_hub.file_download.hf_hub_download", lambda *_, **__: pytest.fail("asked")
+    )
+    for load in (textnuggets.load, NuggetModel.from_pretrained, textnuggets.NuggetLM.from_pretrained):
+        with pytest.raises(CheckpointError, match=r"there is no model 'serch': give search, reconstruct, lm"):
+            load("serch")
+
+
+def test_a_model_whose_distribution_is_missing_names_the_install_line(monkeypatch):
+    monkeypatch.setattr("textnuggets.shipped.find_spec", lambda _: None)
+    with pytest.raises(MissingExtraError, match=r"'reconstruct' needs .*pip install 'textnuggets\[models\]'"):
+        textnuggets.load("reconstruct")
+
+
+def test_loading_prints_nothing(capfd):
+    textnuggets.load("search")
+    assert capfd.readouterr() == ("", "")
 
 
 def test_the_model_that_ships_turns_english_into_few_vectors_and_back():
-    model = textnuggets.load()
+    model = textnuggets.load("reconstruct")
     text = (
         "Rain fell all night; in the morning, the river had risen over the bridge, and nobody could cross it."
     )

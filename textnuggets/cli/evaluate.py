@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from textnuggets.cli.options import check_folder, numbers, quiet_transformers
+from textnuggets.cli.options import MODEL, check_folder, numbers, quiet_transformers
 from textnuggets.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(rich_markup_mode=None)
 
-Model = Annotated[str, typer.Argument(help="Folder or hub id of a nugget model, or 'default'.")]
+Model = Annotated[str, typer.Argument(help=f"{MODEL}.")]
 Data = Annotated[list[str], typer.Argument(help="Corpora, as 'train' reads them.")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for results, table and figure.")]
 Ratio = Annotated[float | None, typer.Option(help="Compression ratio; the model's own by default.")]
@@ -209,7 +209,7 @@ def _prepare(model: str, data: list[str], out: Path, ratios: list[float]) -> Nug
 
     from textnuggets.cli.options import load_model
 
-    return load_model(None if model == "default" else model)
+    return load_model(model)
 
 
 def _write(out: Path, question: str, results: dict[str, Any], table: str, figures: dict[str, Any]) -> None:

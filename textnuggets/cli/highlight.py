@@ -11,6 +11,7 @@ import typer
 
 from textnuggets.cli.options import Model, Ratio, load_model
 from textnuggets.errors import InputError
+from textnuggets.shipped import DEFAULT
 
 FILE_NAME = re.compile(r"\S+\.(txt|jsonl|parquet)(\.gz)?")
 
@@ -42,7 +43,7 @@ def highlight(
         used = loaded.config.ratio if ratio is None else ratio
         remark = (
             f"The stronger a token is printed, the higher its score; those on green are the nuggets. "
-            f"Model: {model or 'default'}, ratio {used:g}."
+            f"Model: {model or DEFAULT}, ratio {used:g}."
         )
         with replacing(html) as temporary:
             temporary.write_text(to_html(pieces, "Nuggets", remark), encoding="utf-8")

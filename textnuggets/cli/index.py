@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from textnuggets.cli.options import MODEL
 from textnuggets.errors import InputError
 
 if TYPE_CHECKING:
@@ -61,9 +62,7 @@ def build(
     ],
     model: Annotated[
         str | None,
-        typer.Option(
-            "--model", help="Folder, hub id or name of a nugget model; by default the best there is."
-        ),
+        typer.Option("--model", help=f"{MODEL}; 'search' by default."),
     ] = None,
     ratio: Annotated[
         float | None, typer.Option(help="Compression ratio; the model's own by default.")
@@ -82,18 +81,16 @@ def build(
     source = _read(docs, skip_bad)
 
     from textnuggets.cli.options import load_model
-    from textnuggets.model.checkpoint import find_shipped
     from textnuggets.model.identity import lasting_name
     from textnuggets.search.index import NuggetIndex
 
-    name = model or ("search" if find_shipped("search") else "default")
-    loaded = load_model(name)
+    loaded = load_model(model)
     if NuggetIndex.exists(out, api_key):
         index = NuggetIndex.open(out, loaded, api_key)
         _check_settings(index, ratio, query_ratio, dtype, store_text)
     else:
         index = NuggetIndex.create(
-            out, loaded, ratio, query_ratio, dtype, store_text, lasting_name(name), api_key
+            out, loaded, ratio, query_ratio, dtype, store_text, lasting_name(model), api_key
         )
     with index:
         _add(index, source)

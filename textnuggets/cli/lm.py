@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(rich_markup_mode=None)
 
-Model = Annotated[str, typer.Argument(help="Folder or hub id of a language model, or 'lm'.")]
+Model = Annotated[str, typer.Argument(help="Shipped language model (lm), folder or hub id.")]
 
 
 @app.callback()
@@ -157,11 +157,12 @@ def _read(path: Path) -> str:
 
 
 def _load(model: str) -> NuggetLM:
+    from textnuggets.shipped import locate
+
+    place = locate(model)  # a wrong name is said before torch is imported
+
     from textnuggets.cli.options import quiet_transformers
-    from textnuggets.lm.modeling import NuggetLM
-    from textnuggets.model.checkpoint import best_device
+    from textnuggets.lm.modeling import load_language_model
 
     quiet_transformers()
-    lm = NuggetLM.from_pretrained(model)
-    lm.to(best_device())  # type: ignore[arg-type]
-    return lm
+    return load_language_model(place)

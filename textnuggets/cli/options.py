@@ -13,11 +13,10 @@ from textnuggets.errors import InputError
 if TYPE_CHECKING:
     from textnuggets.model.modeling import NuggetModel
 
+MODEL = "Shipped model (search, reconstruct), folder or hub id"
 Model = Annotated[
     str | None,
-    typer.Option(
-        "--model", help="Folder or hub id of a nugget model; by default the one that comes with the package."
-    ),
+    typer.Option("--model", help=f"{MODEL}; 'search' by default."),
 ]
 Ratio = Annotated[
     float | None,
@@ -28,11 +27,15 @@ BatchSize = Annotated[int, typer.Option(min=1, help="Texts that go through the m
 
 
 def load_model(name: str | None) -> NuggetModel:
-    """The model of a command."""
-    import textnuggets
+    """Load the model of a command."""
+    from textnuggets.shipped import DEFAULT, locate
+
+    place = locate(DEFAULT if name is None else name)  # a wrong name is said before torch is imported
+
+    from textnuggets.model.checkpoint import load_nugget_model
 
     quiet_transformers()
-    return textnuggets.load(name)
+    return load_nugget_model(place)
 
 
 def quiet_transformers() -> None:

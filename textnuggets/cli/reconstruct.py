@@ -51,8 +51,8 @@ def reconstruct(
     made_by = read_metadata(nuggets).get("model")
     originals = _originals(against, nuggets) if against is not None else None
     bleu = _bleu() if against is not None else None
-    name = model or (made_by if made_by != "default" else None)
-    if name is None and made_by is None:
+    name = model or made_by
+    if name is None:
         raise InputError(f"{nuggets} does not say which model made it: name it with --model.")
     loaded = load_model(name)
     pairs: list[tuple[str, str]] = []

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from textnuggets.config import check_ratio
 from textnuggets.errors import InputError
 from textnuggets.evaluate.reducing import REDUCTIONS
-from textnuggets.model.checkpoint import load
+from textnuggets.model.checkpoint import load_nugget_model
 from textnuggets.model.encoding import Budget, as_dtype, encode_stream
 from textnuggets.model.identity import fingerprint
 from textnuggets.model.modeling import NuggetModel
@@ -128,7 +128,7 @@ class Vectors(System):
 @lru_cache(maxsize=4)
 def _load(name: str, method: str | None) -> NuggetModel:
     if method is None:
-        return load(name)
+        return load_nugget_model(name)
     model = load_token_encoder(name)
     if method in RULES:
         model.config.selector = RULES[method]

@@ -8,6 +8,7 @@ from transformers import PreTrainedConfig
 
 from textnuggets.config import NuggetConfig, check_count
 from textnuggets.errors import ConfigError
+from textnuggets.shipped import locate
 
 Memory = Literal["nuggets", "tokens", "compressive"]
 
@@ -56,6 +57,11 @@ class NuggetLMConfig(PreTrainedConfig):
                 f"a segment of {segment} tokens cannot be pooled by {pooled}: choose a divisor."
             )
         super().__init__(**kwargs)
+
+    @classmethod
+    def get_config_dict(cls, name: Any, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:  # type: ignore[override]
+        """Read `config.json` of a shipped model, a folder or a hub id."""
+        return super().get_config_dict(locate(name), **options)
 
     def to_dict(self) -> dict[str, Any]:
         """As `config.json` has it: without the folder the nugget model was loaded from, which means nothing to others."""

@@ -10,7 +10,7 @@ import torch
 from textnuggets.errors import CheckpointError
 from textnuggets.lm.config import NuggetLMConfig
 from textnuggets.model import compact
-from textnuggets.model.checkpoint import load
+from textnuggets.model.checkpoint import load_nugget_model
 from textnuggets.model.identity import fingerprint
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.tokenizing import fetch
@@ -47,7 +47,7 @@ def read_difference(
     dtype = options.pop("dtype", options.pop("torch_dtype", None))
     if isinstance(dtype, str):
         dtype = None if dtype == "auto" else getattr(torch, dtype)
-    base = load(config.base, **{key: value for key, value in options.items() if key not in hub})
+    base = load_nugget_model(config.base, **{key: value for key, value in options.items() if key not in hub})
     if (weights := fingerprint(base)) != config.base_weights:
         raise CheckpointError(
             f"{name!r} goes with the model {config.base!r} of weights {config.base_weights}; this one has {weights}."

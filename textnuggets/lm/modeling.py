@@ -24,7 +24,13 @@ from textnuggets.lm.config import Memory, NuggetLMConfig
 from textnuggets.lm.difference import read_difference, write_difference
 from textnuggets.lm.history import History, SegmentMemory
 from textnuggets.model.backbone import backbone_window
-from textnuggets.model.checkpoint import check_complete, explain_loading, find_shipped, hub_options
+from textnuggets.model.checkpoint import (
+    best_device,
+    check_complete,
+    explain_loading,
+    hub_options,
+    quiet_loading,
+)
 from textnuggets.model.encoding import pad
 from textnuggets.model.loss import SampledClasses, decoding_loss
 from textnuggets.model.modeling import NuggetModel
@@ -32,6 +38,7 @@ from textnuggets.model.outputs import NuggetOutput
 from textnuggets.model.residual import residual_bias
 from textnuggets.model.selection import nugget_count
 from textnuggets.model.tokenizing import load_tokenizer, special_frame
+from textnuggets.shipped import locate
 
 if TYPE_CHECKING:
     from textnuggets.lm.stream import Stream
@@ -101,10 +108,10 @@ class NuggetLM(PreTrainedModel):
 
     @classmethod
     def from_pretrained(cls, name: str | Path, *args: Any, **options: Any) -> Self:  # type: ignore[override]
-        """A saved language model, from a folder, a hub id or the name of one that comes with the package."""
-        name = find_shipped(str(name)) or name
+        """Load a saved language model: a shipped one by name, a folder or a hub id."""
+        name = locate(name)
         hub = hub_options(options)
-        with explain_loading(str(name)):
+        with explain_loading(str(name)), quiet_loading():
             found, _ = NuggetLMConfig.get_config_dict(str(name), **hub)
             if (kind := found.get("model_type")) != NuggetLMConfig.model_type:
                 raise CheckpointError(f"{str(name)!r} is a {kind!r} model, not a language model of nuggets.")
@@ -324,11 +331,20 @@ class NuggetLM(PreTrainedModel):
 
 
 def is_language_model(name: str) -> bool:
-    """Whether a folder, a hub id or the name of a model that comes with the package is one of these."""
-    place = str(find_shipped(name) or name)
+    """Return whether a shipped name, folder or hub id is a language model."""
+    place = locate(name)
     with explain_loading(place):
         found, _ = NuggetLMConfig.get_config_dict(place)
     return bool(found.get("model_type") == NuggetLMConfig.model_type)
+
+
+def load_language_model(name: str | Path, device: str | None = None, **options: Any) -> NuggetLM:
+    """Load a language model and put it where it runs best."""
+    if "device_map" in options:
+        raise ConfigError("a language model takes a device, not a device_map.")
+    lm = NuggetLM.from_pretrained(name, **options)
+    lm.to(best_device(device))  # type: ignore[arg-type]
+    return lm
 
 
 AutoConfig.register(NuggetLMConfig.model_type, NuggetLMConfig)

@@ -12,6 +12,7 @@ from transformers import AutoConfig, PreTrainedConfig
 
 from textnuggets.config import NuggetConfig
 from textnuggets.errors import CheckpointError, ConfigError, TextnuggetsError
+from textnuggets.shipped import DEFAULT
 
 if TYPE_CHECKING:
     import torch
@@ -19,31 +20,27 @@ if TYPE_CHECKING:
     from textnuggets.model.modeling import NuggetModel
 
 HUB_OPTIONS = ("revision", "token", "cache_dir", "local_files_only", "force_download", "subfolder")
-SHIPPED = Path(__file__).parent.parent / "models"  # the checkpoints that come with the package
 
 
-def load(name: str | Path | None = None, device: str | None = None, **options: Any) -> NuggetModel:
-    """A nugget model that is ready to use.
+def load_nugget_model(
+    name: str | Path | None = None, device: str | None = None, **options: Any
+) -> NuggetModel:
+    """Load a nugget model and put it where it runs best; `textnuggets.load` also loads language models.
 
     Args:
-        name: A folder or hub id, or the name of a model that comes with the package; None is `default`.
+        name: A shipped model (`search` by default), a folder or a hub id.
         device: Where it runs; a GPU if there is one, by default.
         options: For transformers' `from_pretrained`: `dtype`, `attn_implementation`, ... On a CPU the dtype is
-            float32, whatever the weights are stored as: it computes in half precision many times slower.
+            float32 by default, whatever the weights are stored as: CPUs are many times slower in half precision.
     """
     import torch
 
     from textnuggets.model.modeling import NuggetModel
 
-    name = find_shipped("default" if name is None else str(name)) or name
-    if name is None:
-        raise CheckpointError(
-            "the default model is missing from this installation of textnuggets: install it again, or give "
-            "load() a folder or hub id of a nugget model."
-        )
+    name = DEFAULT if name is None else name
     if "device_map" in options:
         if device is not None:
-            raise ConfigError("give load() a device or a device_map, not both.")
+            raise ConfigError("give a device or a device_map, not both.")
         return NuggetModel.from_pretrained(name, **options)
     where = best_device(device)
     if where.type == "cpu":
@@ -52,19 +49,27 @@ def load(name: str | Path | None = None, device: str | None = None, **options: A
 
 
 def best_device(device: str | None = None) -> torch.device:
-    """Where a model runs best: on a GPU if there is one."""
+    """Return the device that was asked for, else a GPU if there is one, else the CPU."""
     import torch
 
     found = torch.accelerator.current_accelerator(check_available=True)
     return torch.device(device) if device else found or torch.device("cpu")
 
 
-def find_shipped(name: str) -> Path | None:
-    """The folder of a model that comes with the package; a folder of one's own by that name goes first."""
-    if "/" in name or (Path(name) / "config.json").is_file():
-        return None
-    folder = SHIPPED / name
-    return folder if (folder / "config.json").is_file() else None
+@contextmanager
+def quiet_loading() -> Iterator[None]:
+    """Hide the progress bars and reports of transformers while a model loads; restore them afterwards."""
+    from transformers.utils import logging
+
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
 
 
 def load_config(name: str, **hub: Any) -> PreTrainedConfig:
@@ -83,7 +88,7 @@ def check_checkpoint(name: str, **hub: Any) -> None:
         found, _ = PreTrainedConfig.get_config_dict(name, **hub)
     kind = found.get("model_type")
     if kind == "nugget_lm":
-        raise CheckpointError(f"{name!r} is a language model: NuggetLM.from_pretrained loads it.")
+        raise CheckpointError(f"{name!r} is a language model: load it with textnuggets.load or NuggetLM.")
     if kind != NuggetConfig.model_type:
         raise CheckpointError(
             f"{name!r} is a {kind!r} model, not a nugget model. "

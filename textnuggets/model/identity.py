@@ -7,7 +7,7 @@ from pathlib import Path
 
 from transformers import PreTrainedModel
 
-from textnuggets.model.checkpoint import SHIPPED, find_shipped
+from textnuggets.shipped import DEFAULT, shipped_name
 
 SETTINGS = (
     "scorer_layer",
@@ -32,11 +32,12 @@ def fingerprint(model: PreTrainedModel) -> str:
 
 
 def lasting_name(name: str | Path | None) -> str:
-    """What files call a model, so that it is found from elsewhere: a folder by its whole path, one that comes with
-    the package by its name."""
+    """Return what files call a model, so that it is found from elsewhere: a shipped one by its name, a folder by its
+    absolute path."""
     if name is None:
-        return "default"
+        return DEFAULT
+    shipped = shipped_name(name)
+    if shipped is not None:
+        return shipped
     path = Path(name)
-    if path.resolve().parent == SHIPPED.resolve() or find_shipped(str(name)) is not None:
-        return path.name
     return str(path.resolve()) if path.is_dir() else str(name)

@@ -30,6 +30,7 @@ from textnuggets.model.checkpoint import (
     explain_loading,
     hub_options,
     load_config,
+    quiet_loading,
 )
 from textnuggets.model.encoding import Budget
 from textnuggets.model.feedback import Feedback
@@ -41,6 +42,7 @@ from textnuggets.model.residual import residual_bias
 from textnuggets.model.scoring import Scorer
 from textnuggets.model.selection import LEARNED, Candidates, Selection, get_selector, nugget_count
 from textnuggets.model.tokenizing import check_tokenizer, fetch, load_tokenizer, punctuation_ids
+from textnuggets.shipped import locate
 
 
 class NuggetModel(TextInterface, PreTrainedModel):
@@ -107,7 +109,7 @@ class NuggetModel(TextInterface, PreTrainedModel):
             backbone_config = load_config(name, **hub)
             find_family(backbone_config)
             tokenizer = tokenizer or load_tokenizer(name, backbone_config.model_type, **hub)
-            with explain_loading(name):
+            with explain_loading(name), quiet_loading():
                 loaded = load_backbone(name, backbone_config, **options)
         config.backbone = loaded.config
         if tokenizer is not None:
@@ -121,10 +123,11 @@ class NuggetModel(TextInterface, PreTrainedModel):
 
     @classmethod
     def from_pretrained(cls, name: str | Path, *args: Any, **options: Any) -> Self:  # type: ignore[override]
-        """A saved nugget model, from a folder or a hub id, with its tokenizer."""
+        """Load a saved nugget model with its tokenizer: a shipped one by name, a folder or a hub id."""
         hub = hub_options(options)
+        name = locate(name)
         check_checkpoint(str(name), **hub)
-        with explain_loading(str(name)):
+        with explain_loading(str(name)), quiet_loading():
             place: str | None = str(name)
             if (index := fetch(str(name), compact.INDEX, **hub)) is not None:
                 options["state_dict"] = compact.read_compact(

@@ -13,7 +13,7 @@ from filelock import FileLock, Timeout
 
 from textnuggets.errors import ConfigError, IndexFileError
 from textnuggets.files import replacing
-from textnuggets.model.checkpoint import load
+from textnuggets.model.checkpoint import load_nugget_model
 from textnuggets.model.identity import fingerprint, lasting_name
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.search.engine import Engine
@@ -118,7 +118,7 @@ def fitting_model(manifest: Manifest, model: NuggetModel | None, place: str) -> 
     """The model of an index; another one's vectors would mean nothing in it."""
     name = manifest.model
     if model is None:
-        model = load(None if name == "default" else name)
+        model = load_nugget_model(name)
     else:
         name = lasting_name(model.config.name_or_path or "the model given")
     if (found := fingerprint(model)) != manifest.fingerprint:

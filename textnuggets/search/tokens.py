@@ -7,9 +7,10 @@ from pathlib import Path
 from transformers import PreTrainedConfig
 
 from textnuggets.config import NuggetConfig
-from textnuggets.model.checkpoint import best_device, explain_loading, find_shipped, load
+from textnuggets.model.checkpoint import best_device, explain_loading, load_nugget_model
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.selection import get_selector
+from textnuggets.shipped import find_shipped
 
 
 def load_token_encoder(name: str | Path) -> NuggetModel:
@@ -17,13 +18,13 @@ def load_token_encoder(name: str | Path) -> NuggetModel:
 
     A nugget model is not told that every token was picked: it never saw such a text.
     """
-    name = find_shipped(str(name)) or name
+    name = find_shipped(name) or name
     with explain_loading(str(name)):
         found, _ = PreTrainedConfig.get_config_dict(str(name))
     if found.get("model_type") != NuggetConfig.model_type:
         settings = NuggetConfig(selector="all_tokens", scorer_layer=0, feedback=False, residual="off")
         return NuggetModel.from_backbone(name, settings).to(best_device())  # type: ignore[arg-type]
-    model = load(name)
+    model = load_nugget_model(name)
     model.config.selector, model.config.feedback, model.config.gather = "all_tokens", False, "token"
     model.selector, model.feedback, model.scorer = get_selector("all_tokens"), None, None
     model.gather.mode, model.gather.attention = "token", None

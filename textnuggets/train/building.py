@@ -13,7 +13,7 @@ from textnuggets.config import SHORTEST, NuggetConfig
 from textnuggets.errors import BackboneError, ConfigError
 from textnuggets.lm.modeling import NuggetLM, is_language_model
 from textnuggets.model.backbone import backbone_window
-from textnuggets.model.checkpoint import load
+from textnuggets.model.checkpoint import load_nugget_model
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.selection import LEARNED
 from textnuggets.train.recipe import ModelRecipe, Recipe
@@ -41,7 +41,7 @@ def build_language_model(recipe: Recipe) -> NuggetLM:
         lm.check_room(lm.config.history)
         nugget = lm.nugget
     else:
-        nugget = load(wanted.start, dtype=torch.float32)
+        nugget = load_nugget_model(wanted.start, dtype=torch.float32)
         lm = NuggetLM.from_nuggets(nugget, wanted.segment, history, wanted.memory, wanted.pooled)
     settings = ("scorer_layer", "selector", "gather", "residual", "feedback", "freeze")
     untold = ModelRecipe()
@@ -85,7 +85,7 @@ def build_nugget_model(recipe: Recipe) -> NuggetModel:
         "freeze",
     )
     if wanted.start is not None:
-        model = leave_behind(load(wanted.start, dtype=torch.float32), wanted)
+        model = leave_behind(load_nugget_model(wanted.start, dtype=torch.float32), wanted)
         model.config.ratio = wanted.ratio
         if wanted.query_ratio is not None:
             model.config.query_ratio = wanted.query_ratio
@@ -102,6 +102,7 @@ def build_nugget_model(recipe: Recipe) -> NuggetModel:
         )
     if not decodes and model.view.family.decodes:
         model.view.decoder.requires_grad_(False)  # nothing is decoded; distributed training would wait for it
+    model.config.objective = recipe.objective.name
     longest = recipe.data.max_tokens
     if longest > (room := backbone_window(model.view.config)):
         raise ConfigError(f"data.max_tokens is {longest}, but the model takes {room} at most.")

@@ -1,0 +1,1 @@
+"""Weights of the models `reconstruct` and `lm` of textnuggets."""
