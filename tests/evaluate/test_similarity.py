@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import textnuggets
 from tests.tiny import CORPUS, tiny_model, tiny_tokenizer
+from textnuggets import load
 from textnuggets.errors import InputError
 from textnuggets.evaluate import similarity as module
 from textnuggets.evaluate.building import build_paraphrase, build_reranking, write_task
@@ -23,7 +24,6 @@ from textnuggets.evaluate.reducing import REDUCTIONS, ward
 from textnuggets.evaluate.similarity import evaluate_similarity, interval, measure, rank, to_markdown
 from textnuggets.evaluate.systems import make_system
 from textnuggets.evaluate.tasks import read_task
-from textnuggets.model.checkpoint import load
 from textnuggets.search.maxsim import SIMILARITIES, both_ways, matching, one_way, unit
 
 CANDIDATES = 20
