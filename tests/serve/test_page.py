@@ -50,7 +50,7 @@ def serve(app):
 def address(copier, tmp_path_factory):
     index = NuggetIndex.create(tmp_path_factory.mktemp("paged") / "index", copier)
     index.add([*(f"d{i}" for i in range(5)), "long"], [*CORPUS, LONG])
-    address, stop = serve(create_app(copier, "tiny", index))
+    address, stop = serve(create_app({"tiny": copier}, index))
     yield address
     stop()
 
@@ -198,7 +198,7 @@ def test_a_phone_shows_it_without_scrolling_sideways_and_a_dark_one_in_dark(brow
 
 
 def test_a_server_with_a_key_asks_for_it(browser, copier):
-    address, stop = serve(create_app(copier, "tiny", api_key="secret"))
+    address, stop = serve(create_app({"tiny": copier}, api_key="secret"))
     try:
         page = browser.new_page()
         page.goto(address)

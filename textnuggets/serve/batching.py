@@ -25,6 +25,7 @@ class Busy(Exception):  # noqa: N818  it is an answer more than an error
 class Waiting:
     """A request's texts, until they are encoded."""
 
+    model: NuggetModel
     texts: Sequence[str]
     ratio: float | None
     done: asyncio.Future[list[Nuggets]] = field(repr=False)
@@ -36,21 +37,20 @@ class Waiting:
 
 
 class Worker:
-    """One thread that does everything the model does, so that requests do not slow each other down.
+    """One thread that does everything the models do, so that requests do not slow each other down.
 
     Encoding waits a few milliseconds for others to join, or for the batch before it; everything else takes its turn.
     """
 
-    def __init__(self, model: NuggetModel, window: float, batch_tokens: int, most: int) -> None:
+    def __init__(self, window: float, batch_tokens: int, most: int) -> None:
         """Set up.
 
         Args:
-            model: What encodes.
             window: Seconds to wait for further requests; 0 does not batch.
             batch_tokens: About how many tokens go through the model together.
             most: How many requests may wait.
         """
-        self.model, self.window, self.batch_tokens, self.most = model, window, batch_tokens, most
+        self.window, self.batch_tokens, self.most = window, batch_tokens, most
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="nuggets")
         self._waiting: list[Waiting] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -60,11 +60,11 @@ class Worker:
         self.batches = 0
         self.batched = 0
 
-    async def encode(self, texts: Sequence[str], ratio: float | None) -> list[Nuggets]:
-        """The nuggets of some texts, encoded with whatever else comes along."""
+    async def encode(self, model: NuggetModel, texts: Sequence[str], ratio: float | None) -> list[Nuggets]:
+        """Return the nuggets of texts, which share a batch with other requests for the same model and ratio."""
         loop = asyncio.get_running_loop()
         self._enter()
-        item = Waiting(texts, ratio, loop.create_future())
+        item = Waiting(model, texts, ratio, loop.create_future())
         self._waiting.append(item)
         if not self.window or sum(waiting.tokens for waiting in self._waiting) >= self.batch_tokens:
             self._flush()
@@ -73,7 +73,7 @@ class Worker:
         return await item.done
 
     async def run(self, action: Callable[[], Result]) -> Result:
-        """Do something else with the model, in turn."""
+        """Do something else with a model, in turn."""
         self._enter()
         given_up = threading.Event()
 
@@ -100,41 +100,45 @@ class Worker:
         self.pending -= count
 
     def _flush(self) -> None:
-        """Send what waits to the model: batches of one ratio, of about as many tokens as go together."""
+        """Send what waits to the thread: batches of one model and one ratio, of at most about `batch_tokens`."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         waiting, self._waiting = self._waiting, []
-        for ratio in dict.fromkeys(item.ratio for item in waiting):
+        together: dict[tuple[NuggetModel, float | None], list[Waiting]] = {}
+        for item in waiting:
+            together.setdefault((item.model, item.ratio), []).append(item)
+        for items in together.values():
             group: list[Waiting] = []
-            for item in [item for item in waiting if item.ratio == ratio]:
+            for item in items:
                 if group and sum(other.tokens for other in group) + item.tokens > self.batch_tokens:
-                    self._send(group, ratio)
+                    self._send(group)
                     group = []
                 group.append(item)
-            self._send(group, ratio)
+            self._send(group)
 
-    def _send(self, group: list[Waiting], ratio: float | None) -> None:
+    def _send(self, group: list[Waiting]) -> None:
         self.batches += 1
         self.batched += len(group)
         self._sent += 1
-        task = asyncio.get_running_loop().run_in_executor(self._pool, self._encode, group, ratio)
+        task = asyncio.get_running_loop().run_in_executor(self._pool, self._encode, group)
         task.add_done_callback(partial(self._deliver, group))
 
-    def _encode(self, group: Sequence[Waiting], ratio: float | None) -> list[Any]:
+    def _encode(self, group: Sequence[Waiting]) -> list[Any]:
         """In the thread: all texts at once; if that fails, each request alone, so that only the bad one does."""
-        # Who went away while waiting is not worked for.
+        model, ratio = group[0].model, group[0].ratio
+        # Requests that were given up while they waited are left out.
         wanted = [item for item in group if not item.done.done()]
         try:
-            found = iter(self.model.encode([text for item in wanted for text in item.texts], ratio=ratio))
+            found = iter(model.encode([text for item in wanted for text in item.texts], ratio=ratio))
             made = {id(item): [next(found) for _ in item.texts] for item in wanted}
         except Exception:
-            made = {id(item): self._alone(item, ratio) for item in wanted}
+            made = {id(item): self._alone(item) for item in wanted}
         return [made.get(id(item)) for item in group]
 
-    def _alone(self, item: Waiting, ratio: float | None) -> Any:
+    def _alone(self, item: Waiting) -> Any:
         try:
-            return self.model.encode(list(item.texts), ratio=ratio)
+            return item.model.encode(list(item.texts), ratio=item.ratio)
         except Exception as error:
             return error
 
