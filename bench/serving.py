@@ -45,7 +45,7 @@ def served(model: str, *options: str) -> Iterator[tuple[str, psutil.Process]]:
 
 
 async def load(address: str, clients: int, seconds: float, texts: list[str]) -> dict[str, Any]:
-    """So many clients, each asking for one short text after the other."""
+    """Measure clients that each ask for one short text after the other."""
     times: list[float] = []
     errors = 0
     end = time.perf_counter() + seconds

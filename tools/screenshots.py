@@ -1,6 +1,7 @@
 """python -m tools.screenshots [INDEX]: the page in Chromium, a picture of every tab, into docs/page.
 
-Needs `pip install playwright` and Chromium itself. INDEX is what the last tab searches; without it there is none.
+Needs `pip install playwright`, Chromium and both models (`pip install 'textnuggets[models]'`). INDEX is what the last tab
+searches; without it that tab has no picture.
 """
 
 from __future__ import annotations
