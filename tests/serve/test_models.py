@@ -21,6 +21,7 @@ from textnuggets.errors import ConfigError, IndexFileError, MissingExtraError
 from textnuggets.model.identity import fingerprint
 from textnuggets.serve.app import create_app
 from textnuggets.serve.batching import Worker
+from textnuggets.serve.gate import Limits
 from textnuggets.serve.loading import load_all
 
 QUERY = "Why can nobody cross the river?"
@@ -150,6 +151,14 @@ def test_comparing_with_a_model_not_made_for_it_is_answered_with_a_warning_and_l
                 "the model 'decoder' is trained to rebuild texts, not to compare them: use 'encoder' for that."
             )
     assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("path", ["/v1/rerank", "/similarity"])
+def test_a_query_and_its_documents_take_one_place_in_the_queue(encoder, path):
+    with TestClient(create_app({"encoder": encoder}, limits=Limits(max_queue=1))) as client:
+        for _ in range(2):  # the place is free again
+            assert client.post(path, json=BODIES[path]).status_code == 200
+        assert "textnuggets_pending 0.0" in client.get("/metrics").text
 
 
 def test_batches_never_mix_models(encoder, decoder):

@@ -1,4 +1,4 @@
-"""From what the model and the index say to what the API answers."""
+"""Answers of the API, made from what models and the index return."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def model(served: Served, searches: bool) -> s.ModelOut:
 
 
 def embeddings(found: Sequence[Nuggets], request: s.EmbeddingsRequest, name: str) -> s.EmbeddingsAnswer:
-    """In OpenAI's shape."""
+    """Return vectors in OpenAI's shape."""
     data = []
     for place, nuggets in enumerate(found):
         vectors = nuggets.vectors.astype("<f4")
@@ -67,7 +67,7 @@ def rerank(
     answer_id: str,
     warning: str | None,
 ) -> s.RerankAnswer:
-    """In the shape Cohere and Jina share, best first."""
+    """Return documents in the shape Cohere and Jina share, best first."""
     scores = np.asarray(maxsim(query, list(found)))
     order = np.argsort(-scores, kind="stable")[: request.top_n]
     results = [
@@ -83,7 +83,7 @@ def rerank(
 
 
 def nuggets(found: Nuggets, with_vectors: bool) -> s.NuggetsOut:
-    """A text as nuggets."""
+    """Return a text as nuggets."""
     return s.NuggetsOut(
         nuggets=[
             s.Nugget(
@@ -112,7 +112,7 @@ def nuggets(found: Nuggets, with_vectors: bool) -> s.NuggetsOut:
 def with_pieces(
     model: NuggetModel, texts: Sequence[str], ratio: float | None
 ) -> tuple[list[Nuggets], list[list[s.PieceOut]]]:
-    """The nuggets of texts, and every token with its score."""
+    """Return the nuggets of texts, and every token with its score."""
     return model.encode(list(texts), ratio=ratio), [
         [
             s.PieceOut(
@@ -129,7 +129,7 @@ def with_pieces(
 
 
 def parse_nuggets(item: s.NuggetsOut, place: int, model: NuggetModel) -> Nuggets:
-    """Nuggets from a request, checked."""
+    """Return the nuggets of a request; raise InputError if they cannot be decoded."""
     size = model.view.hidden_size
     vectors = [nugget.vector for nugget in item.nuggets]
     if not vectors or any(vector is None or len(vector) != size for vector in vectors):
@@ -204,7 +204,7 @@ def _bleu(text: str, original: str | None) -> float | None:
 def similarity(
     query: Nuggets, document: Nuggets, request: s.SimilarityRequest, model: str, warning: str | None
 ) -> s.SimilarityAnswer:
-    """The score, every cosine, and what words alone would say."""
+    """Return the score of two texts, every cosine, and BM25 for comparison."""
     cosines = unit(query, "query") @ unit(document, "document").T
     score, shared = _by_words(request.query, request.document)
     return s.SimilarityAnswer(
@@ -221,7 +221,7 @@ def similarity(
 
 
 def _by_words(query: str, document: str) -> tuple[float | None, list[str]]:
-    """BM25 of the document among the sentences of both texts, and the words they share."""
+    """Return BM25 of the document among the sentences of both texts, and the words they share."""
     try:
         from textnuggets.search.bm25 import BM25, words_of
 
@@ -235,7 +235,7 @@ def _by_words(query: str, document: str) -> tuple[float | None, list[str]]:
 
 
 def gain(model: NuggetModel, request: s.GainRequest) -> s.GainAnswer | None:
-    """The probability gain of one nugget over its window; None if there is no such nugget."""
+    """Return the probability gain of one nugget over its window; None if there is no such nugget."""
     from textnuggets.model.encoding import Budget
     from textnuggets.model.selection import nugget_count
 

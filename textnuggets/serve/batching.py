@@ -1,4 +1,4 @@
-"""Requests that arrive together go through the model together."""
+"""One thread for the models, and batches of requests that arrive together."""
 
 from __future__ import annotations
 
@@ -29,10 +29,12 @@ class Waiting:
     texts: Sequence[str]
     ratio: float | None
     done: asyncio.Future[list[Nuggets]] = field(repr=False)
+    places: int = 1
+    """Places it takes in the queue: none if it belongs to a request that has one."""
 
     @property
     def tokens(self) -> int:
-        """About how many."""
+        """Roughly the number of tokens in the texts."""
         return sum(len(text) for text in self.texts) // CHARACTERS_A_TOKEN + len(self.texts)
 
 
@@ -62,14 +64,32 @@ class Worker:
 
     async def encode(self, model: NuggetModel, texts: Sequence[str], ratio: float | None) -> list[Nuggets]:
         """Return the nuggets of texts, which share a batch with other requests for the same model and ratio."""
+        self._enter()
+        return await self._join(Waiting(model, texts, ratio, asyncio.get_running_loop().create_future()))
+
+    async def encode_pair(
+        self,
+        model: NuggetModel,
+        query: str,
+        query_ratio: float | None,
+        documents: Sequence[str],
+        ratio: float | None,
+    ) -> tuple[Nuggets, list[Nuggets]]:
+        """Return the nuggets of a query and of documents, which are one request with two ratios."""
         loop = asyncio.get_running_loop()
         self._enter()
-        item = Waiting(model, texts, ratio, loop.create_future())
+        asked = Waiting(model, [query], query_ratio, loop.create_future())
+        others = Waiting(model, documents, ratio, loop.create_future(), places=0)
+        (found,), found_documents = await asyncio.gather(self._join(asked), self._join(others))
+        return found, found_documents
+
+    async def _join(self, item: Waiting) -> list[Nuggets]:
+        """Wait with others for a batch, and return what it makes of the item."""
         self._waiting.append(item)
         if not self.window or sum(waiting.tokens for waiting in self._waiting) >= self.batch_tokens:
             self._flush()
         elif not self._sent and self._timer is None:  # else it goes with what comes until the thread is free
-            self._timer = loop.call_later(self.window, self._flush)
+            self._timer = asyncio.get_running_loop().call_later(self.window, self._flush)
         return await item.done
 
     async def run(self, action: Callable[[], Result]) -> Result:
@@ -96,7 +116,7 @@ class Worker:
         self.pending += 1
 
     def _leave(self, count: int) -> None:
-        """Only when the thread is done with it: what is given up still takes its time."""
+        """Free places in the queue; called when the thread is done, since abandoned work takes time, too."""
         self.pending -= count
 
     def _flush(self) -> None:
@@ -125,7 +145,7 @@ class Worker:
         task.add_done_callback(partial(self._deliver, group))
 
     def _encode(self, group: Sequence[Waiting]) -> list[Any]:
-        """In the thread: all texts at once; if that fails, each request alone, so that only the bad one does."""
+        """Encode all texts at once, in the thread; if that fails, each request alone, so that only the bad one fails."""
         model, ratio = group[0].model, group[0].ratio
         # Requests that were given up while they waited are left out.
         wanted = [item for item in group if not item.done.done()]
@@ -143,7 +163,7 @@ class Worker:
             return error
 
     def _deliver(self, group: Sequence[Waiting], task: asyncio.Future[list[Any]]) -> None:
-        self._leave(len(group))
+        self._leave(sum(item.places for item in group))
         self._sent -= 1
         if task.cancelled():
             return
@@ -158,5 +178,5 @@ class Worker:
             self._flush()
 
     def close(self) -> None:
-        """Finish what is being done; what was given up is not begun."""
+        """Finish the work that has begun; drop the rest."""
         self._pool.shutdown(wait=True, cancel_futures=True)

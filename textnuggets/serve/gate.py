@@ -1,4 +1,4 @@
-"""What stands before every request: its key, its size, the shape of a refusal, and figures for Prometheus."""
+"""Checks of every request (key, size), the shape of errors, and figures for Prometheus."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _error(status: int, message: str, kind: str, param: str | None = None) -> JS
 
 
 def add_errors(app: FastAPI) -> None:
-    """Every answer that is no success has the same shape, and names the field it is about."""
+    """Give all errors one shape, which names the field they are about."""
 
     @app.exception_handler(Refused)
     async def refused(_: Request, error: Refused) -> Response:

@@ -39,11 +39,9 @@ async def rerank(request: s.RerankRequest, service: Running) -> s.RerankAnswer:
     texts = [item if isinstance(item, str) else item.text for item in request.documents]
     check_filled(query=request.query)
     await service.check_texts(served, query=[request.query], documents=texts)
-    both = asyncio.gather(
-        service.worker.encode(served.model, [request.query], served.query_ratio or request.ratio),
-        service.worker.encode(served.model, texts, request.ratio),
-    )
-    (query,), found = await service.timed(both)
+    asked = served.query_ratio or request.ratio
+    pair = service.worker.encode_pair(served.model, request.query, asked, texts, request.ratio)
+    query, found = await service.timed(pair)
     service.check_answer(len(query) * max(map(len, found)), "documents")
     return await asyncio.to_thread(
         answers.rerank,

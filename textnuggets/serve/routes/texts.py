@@ -58,11 +58,9 @@ async def similarity(request: s.SimilarityRequest, service: Running) -> s.Simila
     served = service.models.comparing(request.model)
     check_filled(query=request.query, document=request.document)
     await service.check_texts(served, query=[request.query], document=[request.document])
-    both = asyncio.gather(
-        service.worker.encode(served.model, [request.query], served.query_ratio or request.ratio),
-        service.worker.encode(served.model, [request.document], request.ratio),
-    )
-    (query,), (document,) = await service.timed(both)
+    asked = served.query_ratio or request.ratio
+    pair = service.worker.encode_pair(served.model, request.query, asked, [request.document], request.ratio)
+    query, (document,) = await service.timed(pair)
     service.check_answer(len(query) * len(document) * 8, "document")
     warning = service.models.warning(served)
     return await asyncio.to_thread(answers.similarity, query, document, request, served.name, warning)
