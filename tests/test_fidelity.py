@@ -12,7 +12,7 @@ from textnuggets.fidelity import LADDER, encode_to_fidelity
 from textnuggets.model.storage import load_nuggets
 from textnuggets.text.documents import Document
 
-UNSEEN = "Cats and dogs read the letter near the bridge, until morning."
+UNSEEN = "The dogs read the letter near the bridge, until morning."
 
 
 def test_a_text_gets_the_lowest_ratio_from_which_it_comes_back(copier):

@@ -23,13 +23,14 @@ from filelock import FileLock
 from textnuggets import __version__
 from textnuggets.config import check_count, check_ratio
 from textnuggets.errors import ConfigError, IndexFileError, InputError
+from textnuggets.model.coverage import one_warning
 from textnuggets.model.identity import fingerprint, lasting_name
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.nuggets import Nuggets
 from textnuggets.model.storage import iter_rows, read_metadata
 from textnuggets.progress import Progress
 from textnuggets.search.engine import DTYPES, Engine, Stored, labels_of
-from textnuggets.search.layout import pack_layout, unpack_layout
+from textnuggets.search.layout import pack_layout, pack_spaces, unpack_layout
 from textnuggets.search.maxsim import unit
 from textnuggets.search.place import (
     COUNT,
@@ -260,7 +261,8 @@ class NuggetIndex:
                 raise InputError(f"of the documents {names}: {error}") from error
 
         rows = (Row(document, digest_of(document), None) for document in documents)
-        return self._add(rows, encode, show_progress)
+        with one_warning(stacklevel=3):  # for all batches
+            return self._add(rows, encode, show_progress)
 
     def _add(
         self, rows: Iterable[Row], encode: Callable[[list[Row]], list[Nuggets]], show_progress: bool
@@ -312,11 +314,7 @@ class NuggetIndex:
                         f"{path} holds no texts: encode --with-text, or index with --no-store-text."
                     )
                 document = Document(name, text or "")
-                vectors = np.ascontiguousarray(nuggets.vectors).tobytes()
-                digest = (
-                    digest_of(document) if text is not None else blake2b(vectors, digest_size=12).hexdigest()
-                )
-                yield Row(document, digest, nuggets)
+                yield Row(document, digest_of(document) if text is not None else _digest(nuggets), nuggets)
 
         return self._add(
             rows(), lambda new: [row.nuggets for row in new if row.nuggets is not None], show_progress
@@ -333,6 +331,8 @@ class NuggetIndex:
         }
         if self.manifest.store_text:
             payload["text"] = document.text
+        elif nuggets.layout.runs:  # for the text that is regenerated
+            payload["spaces"] = pack_spaces(nuggets.layout)
         return Stored(document.id, vectors.astype(np.float32), payload)
 
     def delete(self, ids: Iterable[str]) -> list[str]:
@@ -401,7 +401,11 @@ class NuggetIndex:
         if not all(map(is_unicode, labels)):
             raise InputError("the filter holds half a surrogate pair, so it is no text.")
         found = self._engine.find(vectors, k, labels)
-        stored = [unpack_layout(item.document.payload["layout"], item.document.vectors) for item in found]
+        stored = [
+            unpack_layout(payload["layout"], item.document.vectors, payload.get("spaces"))
+            for item in found
+            for payload in [item.document.payload]
+        ]
         texts = [item.document.payload.get("text") for item in found]
         regenerated = self._regenerate(stored, texts)
         hits = []
@@ -433,3 +437,10 @@ class NuggetIndex:
             # Engines reserve room that they do not use yet: what counts is what the disk holds.
             found["bytes"] = sum(getattr(s, "st_blocks", s.st_size // 512) * 512 for s in files)
         return found
+
+
+def _digest(nuggets: Nuggets) -> str:
+    """Return what changes with a text that is not stored: its vectors and its white space."""
+    spaces = repr(nuggets.layout.runs) if nuggets.layout.runs else ""
+    vectors = np.ascontiguousarray(nuggets.vectors).tobytes()
+    return blake2b(vectors + spaces.encode(), digest_size=12).hexdigest()
