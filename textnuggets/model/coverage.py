@@ -92,6 +92,9 @@ class Coverage:
     unknown: int = 0
     unknown_words: list[str] = field(default_factory=list)
     broken_words: list[str] = field(default_factory=list)
+    """From the window with most fragments."""
+    most: int = 0
+    """How many fragments that window has."""
     lost: dict[str, None] = field(default_factory=dict)
     """Characters that cannot be decoded again, in the order in which they were met."""
 
@@ -121,12 +124,11 @@ class Coverage:
         fragments = (kinds == FRAGMENT).sum(1)
         self.pieces += int(pieces.sum())
         self.fragments += int(fragments.sum())
-        if len(self.broken_words) < EXAMPLES:
-            most = int((fragments / np.maximum(pieces, 1)).argmax())
-            if _is_foreign(int(fragments[most]), int(pieces[most])):
-                window = windows[most]
-                sample = window.text[window.start : min(window.end, window.start + SAMPLE)]
-                self._note(self.broken_words, _most_broken(tokenizer, sample))
+        worst = int(fragments.argmax())
+        if fragments[worst] > self.most:  # soon rare: the maximum of what was seen grows slowly
+            self.most, window = int(fragments[worst]), windows[worst]
+            sample = window.text[window.start : min(window.end, window.start + SAMPLE)]
+            self.broken_words = _most_broken(tokenizer, sample)
         for row, position in np.argwhere(kinds == UNKNOWN).tolist():
             window = windows[row]
             start, end = window.span(position)
@@ -144,7 +146,8 @@ class Coverage:
         self.fragments += other.fragments
         self.unknown += other.unknown
         self._note(self.unknown_words, other.unknown_words)
-        self._note(self.broken_words, other.broken_words)
+        if other.most > self.most:
+            self.most, self.broken_words = other.most, other.broken_words
         self.lost.update(other.lost)
 
     def as_dict(self) -> dict[str, Any]:
@@ -155,10 +158,9 @@ class Coverage:
         """Return what a user should know about the texts, None if all is well."""
         said = []
         if _is_foreign(self.fragments, self.pieces):
-            words = _quoted(self.broken_words)
             said.append(
-                f"{self.fragments / self.pieces:.1%} of the pieces are one or two letters inside a word"
-                f"{f' (as in {words})' if words else ''}: the model may not know the language"
+                f"{self.fragments / self.pieces:.1%} of the pieces are one or two letters inside a word "
+                f"(as in {_quoted(self.broken_words)}): the model may not know the language"
             )
         if self.unknown and self.unknown >= UNKNOWN_SHARE * self.pieces:
             share = f"{self.unknown / self.pieces:.2%} of the pieces are"
