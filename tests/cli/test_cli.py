@@ -253,7 +253,7 @@ def test_a_fidelity_is_asked_of_the_model_that_decodes(run, texts, tmp_path, mon
         asked.append(name)
         raise InputError("far enough")
 
-    monkeypatch.setattr("textnuggets.cli.encode.load_model", load)
+    monkeypatch.setattr(sys.modules["textnuggets.cli.encode"], "load_model", load)
     run("encode", texts, "-o", tmp_path / "x.parquet", "--fidelity", 0.9)
     run("encode", texts, "-o", tmp_path / "x.parquet")
     assert asked == ["reconstruct", None]

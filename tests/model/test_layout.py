@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -45,7 +47,7 @@ def test_so_does_a_text_of_several_windows_even_if_a_word_is_cut(text, data):
         if part.strip():
             windows.append((start + len(part) - len(part.lstrip()), start + len(part.rstrip())))
     windows = windows or [(0, 0)]
-    glued = [a[1] == b[0] for a, b in zip(windows, windows[1:], strict=False)]
+    glued = [a[1] == b[0] for a, b in pairwise(windows)]
     layout = Layout.of(text, windows)
     joined, spans = layout.join([squeeze(text[start:end]) for start, end in windows], glued)
     assert joined == text

@@ -15,7 +15,7 @@ import pytest
 
 from tests.tiny import CORPUS, tiny_model
 from textnuggets import NuggetIndex, maxsim
-from textnuggets.errors import CheckpointError, ConfigError, IndexFileError, InputError
+from textnuggets.errors import CheckpointError, ConfigError, IndexFileError, InputError, TextnuggetsWarning
 from textnuggets.search import server
 from textnuggets.search.layout import pack_layout, unpack_layout
 
