@@ -8,9 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.tiny import CORPUS
-from textnuggets import maxsim
-from textnuggets.errors import InputError
+from tests.tiny import CORPUS, tiny_model
+from textnuggets import NuggetIndex, maxsim
+from textnuggets.errors import InputError, TextnuggetsWarning
 from textnuggets.model import maxsim as module
 
 
@@ -104,3 +104,15 @@ def test_a_model_compares_queries_with_documents_and_always_returns_a_matrix(mod
     np.testing.assert_array_equal(model.similarity(nuggets, nuggets), maxsim(nuggets, nuggets))
     assert model.similarity(nuggets[0], nuggets).shape == (1, len(CORPUS))
     assert model.similarity(nuggets[0], nuggets[1]).shape == (1, 1)
+
+
+def test_comparing_vectors_that_were_made_to_be_decoded_warns(model, tmp_path):
+    decoded = tiny_model("bart")
+    decoded.config.objective = "autoencode"
+    nuggets = decoded.encode(CORPUS)
+    with pytest.warns(TextnuggetsWarning, match="not to be compared") as warned:
+        maxsim(nuggets[0], nuggets)
+    assert len(warned) == 1
+    with pytest.warns(TextnuggetsWarning, match="not to be compared"):
+        NuggetIndex.create(tmp_path / "index", decoded).close()
+    maxsim(model.encode(CORPUS[0]), model.encode(CORPUS))

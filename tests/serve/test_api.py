@@ -94,6 +94,25 @@ def test_nuggets_come_back_as_text(client):
     assert direct == {"text": CORPUS[0], "bleu": 100.0, "vectors": len(found["nuggets"])}
 
 
+def test_line_breaks_survive_the_way_through_the_api(client):
+    text = f"{CORPUS[0]}\n\n{CORPUS[1]}"
+    item = client.post("/nuggets", json={"texts": [text], "ratio": 0.25}).json()["texts"][0]
+    assert item["layout"]["runs"][0][1] == "\n\n"
+    back = client.post("/reconstruct", json={"nuggets": [item]}).json()["texts"][0]["text"]
+    assert back.count("\n\n") == 1
+    assert "layout" not in client.post("/nuggets", json={"texts": [CORPUS[0]]}).json()["texts"][0]
+    item["layout"]["runs"] = [[1, "<script>"]]
+    refused = client.post("/reconstruct", json={"nuggets": [item]})
+    assert refused.status_code == 422
+    assert "more than white space" in refused.json()["error"]["message"]
+
+
+def test_what_cannot_be_decoded_again_is_said_in_the_answer(client):
+    answer = client.post("/reconstruct", json={"texts": [f"{CORPUS[0]} 東京"]}).json()
+    assert "cannot be decoded again: '京', '東'" in answer["warning"]
+    assert "warning" not in client.post("/reconstruct", json={"texts": [CORPUS[0]]}).json()
+
+
 def test_similarity_shows_what_it_is_made_of(client):
     found = client.post("/similarity", json={"query": CORPUS[0], "document": CORPUS[1]}).json()
     matrix = np.array(found["matrix"])

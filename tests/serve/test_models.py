@@ -17,7 +17,7 @@ from fastapi.testclient import TestClient
 
 from tests.tiny import CORPUS, tiny_model
 from textnuggets import NuggetIndex, NuggetModel, load, maxsim
-from textnuggets.errors import ConfigError, IndexFileError, MissingExtraError
+from textnuggets.errors import ConfigError, IndexFileError, MissingExtraError, TextnuggetsWarning
 from textnuggets.model.identity import fingerprint
 from textnuggets.serve.app import create_app
 from textnuggets.serve.batching import Worker
@@ -210,7 +210,8 @@ def place(tmp_path, encoder):
 
 
 def test_the_model_of_the_index_is_the_default_for_comparing(encoder, decoder, tmp_path):
-    index = NuggetIndex.create(tmp_path / "index", decoder)
+    with pytest.warns(TextnuggetsWarning, match="not to be compared"):
+        index = NuggetIndex.create(tmp_path / "index", decoder)
     index.add([f"d{i}" for i in range(5)], CORPUS, [{"nothing": None}] * 5)
     with TestClient(create_app({"encoder": encoder, "decoder": decoder}, index)) as client:
         for path in ("/v1/embeddings", "/v1/rerank", "/similarity"):

@@ -107,7 +107,7 @@ def encode_stream(
         for parts in cut:
             joined = Nuggets.concat([part for _ in parts if (part := next(remaining)) is not None])
             layout = Layout.of(parts[0].text, [(window.start, window.end) for window in parts])
-            yield replace(joined, layout=layout)
+            yield replace(joined, layout=layout, comparable=model.config.comparable)
 
 
 def _chunks(texts: Iterable[str], most: int) -> Iterator[list[str]]:

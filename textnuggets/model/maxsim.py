@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textnuggets.errors import InputError, MissingExtraError
+from textnuggets.errors import InputError, MissingExtraError, TextnuggetsWarning
 from textnuggets.model.nuggets import Nuggets
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 Vectors: TypeAlias = "Nuggets | NDArray[np.floating] | Tensor"
 Unit = NDArray[np.float32]  # (k, d) vectors of length 1, from `unit`
+NOT_COMPARABLE = (
+    "these vectors were trained to be decoded, not to be compared: use textnuggets.load('search') for that."
+)
 BLOCK = 16_000_000  # cosines held at a time: 64 MB
 SAFE = (1e-15, 1e15)  # lengths whose squares are well within the range of float32
 
@@ -37,6 +41,13 @@ def maxsim(query: Vectors | Sequence[Vectors], document: Vectors | Sequence[Vect
         A float for one query and one document; else an array with one axis for each list:
         `(queries, documents)`, `(queries,)` or `(documents,)`.
     """
+    for given in (query, document):
+        several = [given] if isinstance(given, Nuggets) else given
+        if isinstance(several, Sequence) and any(
+            isinstance(one, Nuggets) and not one.comparable for one in several
+        ):
+            warnings.warn(NOT_COMPARABLE, TextnuggetsWarning, stacklevel=2)
+            break
     queries, one_query = _as_list(query, "query")
     documents, one_document = _as_list(document, "document")
     widths = sorted({item.shape[1] for item in (*queries, *documents)})

@@ -51,6 +51,8 @@ class Nuggets:
     """`(w, 4)` per window encoded: number of nuggets, number of tokens, first and last character."""
     layout: Layout = ORDINARY
     """White space that the vectors do not hold, such as line breaks."""
+    comparable: bool = True
+    """Whether the model was trained for vectors that can be compared; comparing others gives a warning."""
 
     def __post_init__(self) -> None:
         k = len(self.vectors)
@@ -150,4 +152,5 @@ class Nuggets:
             tokens=tuple(token for part in parts for token in part.tokens),
             windows=np.concatenate([part.windows for part in parts]),
             layout=Layout.concat([part.layout for part in parts]),
+            comparable=all(part.comparable for part in parts),
         )

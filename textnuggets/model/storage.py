@@ -186,7 +186,7 @@ def _from_batch(batch: pa.RecordBatch) -> Iterator[tuple[str, Nuggets]]:
     has_layout = "layout" in batch.schema.names  # files of early versions have none
     layouts = batch.column("layout").to_pylist() if has_layout else [None] * len(batch)
     for row, name in enumerate(ids):
-        values = {
+        values: dict[str, Any] = {
             key: _to_numpy(batch.column(key)[row].values)
             for key in ("vectors", "scores", "positions", "spans", "windows")
         }

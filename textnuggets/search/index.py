@@ -11,6 +11,7 @@ On disk an index is a folder: `index.json`, which says what it is, the engine's 
 from __future__ import annotations
 
 import shutil
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from hashlib import blake2b
@@ -22,11 +23,11 @@ from filelock import FileLock
 
 from textnuggets import __version__
 from textnuggets.config import check_count, check_ratio
-from textnuggets.errors import ConfigError, IndexFileError, InputError
+from textnuggets.errors import ConfigError, IndexFileError, InputError, TextnuggetsWarning
 from textnuggets.files import disk_usage
 from textnuggets.model.coverage import one_warning
 from textnuggets.model.identity import fingerprint, lasting_name
-from textnuggets.model.maxsim import unit
+from textnuggets.model.maxsim import NOT_COMPARABLE, unit
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.nuggets import Nuggets
 from textnuggets.model.storage import iter_rows, read_metadata
@@ -105,6 +106,8 @@ class NuggetIndex:
         """
         if dtype not in DTYPES:
             raise ConfigError(f"dtype must be one of {', '.join(DTYPES)}; got {dtype!r}.")
+        if not model.config.comparable:
+            warnings.warn(NOT_COMPARABLE, TextnuggetsWarning, stacklevel=2)
         ratio = check_ratio(model.config.ratio if ratio is None else ratio)
         manifest = Manifest(
             format=FORMAT,

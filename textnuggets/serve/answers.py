@@ -12,6 +12,8 @@ import torch
 from textnuggets.errors import InputError, MissingExtraError
 from textnuggets.evaluate.probing import probability_gain
 from textnuggets.highlighting import highlight
+from textnuggets.model.coverage import Coverage, collecting
+from textnuggets.model.layout import ORDINARY, Layout
 from textnuggets.model.maxsim import maxsim, unit
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.nuggets import Nuggets
@@ -68,7 +70,8 @@ def rerank(
     warning: str | None,
 ) -> s.RerankAnswer:
     """Return documents in the shape Cohere and Jina share, best first."""
-    scores = np.asarray(maxsim(query, list(found)))
+    # Arrays: a model that is not made for comparing is said in the answer.
+    scores = np.asarray(maxsim(query.vectors, [item.vectors for item in found]))
     order = np.argsort(-scores, kind="stable")[: request.top_n]
     results = [
         s.RerankResult(
@@ -106,6 +109,9 @@ def nuggets(found: Nuggets, with_vectors: bool) -> s.NuggetsOut:
         ],
         windows=found.windows.tolist(),
         token_count=found.token_count,
+        layout=s.LayoutOut(words=list(found.layout.words), runs=list(found.layout.runs))
+        if found.layout.runs
+        else None,
     )
 
 
@@ -148,6 +154,11 @@ def parse_nuggets(item: s.NuggetsOut, place: int, model: NuggetModel) -> Nuggets
     scores = np.array([nugget.score for nugget in item.nuggets], dtype=np.float32)
     if not (np.isfinite(made).all() and np.isfinite(scores).all()):
         raise InputError(f"nuggets[{place}] holds numbers that are not finite.")
+    layout = ORDINARY
+    if item.layout is not None:
+        if any(space.strip() for _, space in item.layout.runs):
+            raise InputError(f"nuggets[{place}].layout holds more than white space.")
+        layout = Layout(tuple(item.layout.words), tuple(item.layout.runs))
     return Nuggets(
         vectors=made,
         scores=scores,
@@ -155,14 +166,16 @@ def parse_nuggets(item: s.NuggetsOut, place: int, model: NuggetModel) -> Nuggets
         spans=np.array([nugget.span for nugget in item.nuggets], dtype=np.int64).reshape(-1, 2),
         tokens=tuple(nugget.token for nugget in item.nuggets),
         windows=windows,
+        layout=layout,
     )
 
 
 def reconstruct(served: Served, request: s.ReconstructRequest, most: int) -> s.ReconstructAnswer:
     """Decode the nuggets of a request, or those of its texts; raise InputError beyond `most` tokens."""
-    model = served.model
+    model, coverage = served.model, Coverage()
     if request.texts is not None:
-        found = model.encode(request.texts, ratio=request.ratio)
+        with collecting(coverage):
+            found = model.encode(request.texts, ratio=request.ratio)
     else:
         found = [parse_nuggets(item, place, model) for place, item in enumerate(request.nuggets or [])]
         if (tokens := sum(item.token_count for item in found)) > most:
@@ -185,6 +198,7 @@ def reconstruct(served: Served, request: s.ReconstructRequest, most: int) -> s.R
             s.Reconstruction(text=text, bleu=score, vectors=len(item), words=own)
             for item, text, score, own in rows
         ],
+        warning=coverage.message(),
     )
 
 
@@ -209,7 +223,7 @@ def similarity(
     score, shared = _by_words(request.query, request.document)
     return s.SimilarityAnswer(
         model=model,
-        score=float(maxsim(query, document)),
+        score=float(maxsim(query.vectors, document.vectors)),
         matrix=cosines.tolist(),
         winners=cosines.argmax(1).tolist(),
         query=nuggets(query, with_vectors=False),

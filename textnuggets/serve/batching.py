@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
+from textnuggets.model.coverage import Coverage, collecting
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.nuggets import Nuggets
 
@@ -100,7 +101,8 @@ class Worker:
         def unless_given_up() -> Result:
             if given_up.is_set():
                 raise Busy
-            return action()
+            with collecting(Coverage()):
+                return action()
 
         task = asyncio.get_running_loop().run_in_executor(self._pool, unless_given_up)
         task.add_done_callback(lambda _: self._leave(1))
@@ -150,7 +152,8 @@ class Worker:
         # Requests that were given up while they waited are left out.
         wanted = [item for item in group if not item.done.done()]
         try:
-            found = iter(model.encode([text for item in wanted for text in item.texts], ratio=ratio))
+            with collecting(Coverage()):  # a request that needs to know of unknown text counts by itself
+                found = iter(model.encode([text for item in wanted for text in item.texts], ratio=ratio))
             made = {id(item): [next(found) for _ in item.texts] for item in wanted}
         except Exception:
             made = {id(item): self._alone(item) for item in wanted}
@@ -158,7 +161,8 @@ class Worker:
 
     def _alone(self, item: Waiting) -> Any:
         try:
-            return item.model.encode(list(item.texts), ratio=item.ratio)
+            with collecting(Coverage()):
+                return item.model.encode(list(item.texts), ratio=item.ratio)
         except Exception as error:
             return error
 

@@ -161,12 +161,20 @@ class PieceOut(BaseModel):
     is_special: bool
 
 
+class LayoutOut(BaseModel):
+    """White space that the vectors do not hold, such as line breaks."""
+
+    words: list[Whole] = Field(description="Number of words in each window.")
+    runs: list[tuple[Whole, Text]] = Field(description="Words before each run of white space, and the run.")
+
+
 class NuggetsOut(BaseModel):
     """A text as nuggets; with vectors, it can be given to /reconstruct as it is."""
 
     nuggets: list[Nugget]
     windows: list[tuple[Whole, Whole, Whole, Whole]]
     token_count: Whole
+    layout: LayoutOut | None = Field(None, description="Present where a text has more than single spaces.")
     pieces: list[PieceOut] | None = None
 
 
@@ -210,6 +218,7 @@ class ReconstructAnswer(BaseModel):
 
     model: str
     texts: list[Reconstruction]
+    warning: str | None = Field(None, description="What of the texts the model does not know.")
 
 
 class SimilarityRequest(Request):
