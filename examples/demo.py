@@ -21,7 +21,7 @@ def main() -> None:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     console = Console(highlight=False, soft_wrap=True)
-    model = textnuggets.load()
+    model = textnuggets.load("reconstruct")
 
     console.print("\n[bold]1. encode[/bold]: each text becomes a few of its token embeddings")
     nuggets = model.encode(TEXTS, ratio=RATIO)
@@ -37,8 +37,11 @@ def main() -> None:
     for text, again in zip(TEXTS, model.reconstruct(nuggets), strict=True):
         console.print(f"   {'same  ' if again == text else 'differs'} {again}", markup=False)
 
-    console.print("\n[bold]4. compare[/bold]: mean-MaxSim of every text with every other")
-    for row in textnuggets.maxsim(nuggets, nuggets):
+    console.print(
+        "\n[bold]4. compare[/bold]: mean-MaxSim of every text with every other, by the model for searching"
+    )
+    compared = textnuggets.load("search").encode(TEXTS, ratio=RATIO)
+    for row in textnuggets.maxsim(compared, compared):
         console.print("   " + " ".join(f"{score:5.2f}" for score in row))
 
 
