@@ -86,7 +86,9 @@ def test_results_hold_what_it_takes_to_believe_them(copier, texts, tmp_path):
 def test_the_command_writes_results_and_names_bad_input(run, copier_folder, texts, tmp_path):
     command = ("evaluate", "reconstruction")
     out = tmp_path / "out"
-    done = run(*command, copier_folder, texts, "--out", out, "--ratios", "0.5", "--beams", 1, "--lengths", 64)
+    done = run(
+        *command, copier_folder, texts, "--out", out, "--ratios", "0.5", "--beams", 1, "--max-tokens", 64
+    )
     assert done.returncode == 0, done.stderr
     assert "| 0.5 | 64 | 100.0 | 100.0% |" in done.stdout
     assert (out / "reconstruction.png").read_bytes().startswith(b"\x89PNG")

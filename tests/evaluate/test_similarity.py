@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import textnuggets
 from tests.tiny import CORPUS, tiny_model, tiny_tokenizer
+from textnuggets import load
 from textnuggets.errors import InputError
 from textnuggets.evaluate import similarity as module
 from textnuggets.evaluate.building import build_paraphrase, build_reranking, write_task
@@ -23,7 +24,6 @@ from textnuggets.evaluate.reducing import REDUCTIONS, ward
 from textnuggets.evaluate.similarity import evaluate_similarity, interval, measure, rank, to_markdown
 from textnuggets.evaluate.systems import make_system
 from textnuggets.evaluate.tasks import read_task
-from textnuggets.model.checkpoint import load
 from textnuggets.search.maxsim import SIMILARITIES, both_ways, matching, one_way, unit
 
 CANDIDATES = 20
@@ -186,7 +186,7 @@ def test_systems_have_labels_and_differ_query_by_query(models, first_is_right):
     task = read_task(first_is_right).head(20)
     assert len(task.documents) < 60
     names = ["bm25", f"few={models / 'nuggets'}@0.2", f"many={models / 'nuggets'}@0.9"]
-    found = evaluate_similarity(names, task, against="few")
+    found = evaluate_similarity(names, task, baseline="few")
     bm25, few, many = found["results"]
     assert [row["system"] for row in found["results"]] == ["bm25", "few", "many"]
     assert "difference" not in few
@@ -198,7 +198,7 @@ def test_systems_have_labels_and_differ_query_by_query(models, first_is_right):
     with pytest.raises(InputError, match="named twice"):
         evaluate_similarity(["bm25", "bm25"], task)
     with pytest.raises(InputError, match="no system 'x'"):
-        evaluate_similarity(["bm25"], task, against="x")
+        evaluate_similarity(["bm25"], task, baseline="x")
 
 
 def test_what_was_measured_before_is_kept_and_what_changed_is_measured_again(
@@ -206,7 +206,7 @@ def test_what_was_measured_before_is_kept_and_what_changed_is_measured_again(
 ):
     task = read_task(first_is_right)
     names, kept = [f"few={models / 'nuggets'}@0.2", "bm25"], []
-    whole = evaluate_similarity(names, task, against="bm25", keep=kept.append)
+    whole = evaluate_similarity(names, task, baseline="bm25", keep=kept.append)
     assert [[row["system"] for row in found["results"]] for found in kept] == [["few"], ["few", "bm25"]]
     measured, plain = [], module._measure_system
     monkeypatch.setattr(
@@ -215,7 +215,7 @@ def test_what_was_measured_before_is_kept_and_what_changed_is_measured_again(
         lambda system, *rest: measured.append(system.name) or plain(system, *rest),
     )
     earlier = json.loads(json.dumps(kept[0]))
-    assert evaluate_similarity(names, task, against="bm25", earlier=earlier) == whole
+    assert evaluate_similarity(names, task, baseline="bm25", earlier=earlier) == whole
     assert measured == ["bm25"]
     kept.clear()
     evaluate_similarity([f"few={models / 'nuggets'}@0.3"], task, earlier=whole, keep=kept.append)

@@ -204,10 +204,10 @@ def test_only_what_differs_from_the_base_is_stored(tmp_path):
 def test_the_language_model_of_the_package_reads_its_history(tmp_path, run):
     lm = NuggetLM.from_pretrained("lm")
     text = "The satellite was launched in October. " * 40
-    scores = [np.mean(lm.open(text, max_history=h).score(" The satellite was launched")) for h in (0, 8)]
+    scores = [np.mean(lm.open(text, history=h).score(" The satellite was launched")) for h in (0, 8)]
     assert scores[1] > scores[0] + 0.1
     (tmp_path / "text.txt").write_text(text)
-    done = run("lm", "generate", "lm", "--history", tmp_path / "text.txt", "-n", 3)
+    done = run("lm", "generate", "lm", "--prompt", tmp_path / "text.txt", "-n", 3)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
     assert "nuggets" in done.stderr
@@ -225,7 +225,7 @@ def test_what_cannot_model_language_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="cannot be pooled"):
         make_lm(memory="compressive", pooled=5)
     with pytest.raises(ConfigError, match="positions are needed"):
-        make_lm(memory="tokens").open("", max_history=9)
+        make_lm(memory="tokens").open("", history=9)
     with pytest.raises(ConfigError, match="the encoder has room for 64"):
         NuggetLM.from_nuggets(tiny_model(), segment=64)
     with pytest.raises(ConfigError, match="'sentence_boundary' cannot choose"):
@@ -262,13 +262,13 @@ def test_the_commands_evaluate_and_generate(tmp_path, capsys, monkeypatch):
     kept = json.loads((tmp_path / "results" / "perplexity.json").read_text())
     assert [item["history"] for item in kept["results"]] == [3]
     assert "| 3 |" in (tmp_path / "results" / "perplexity.md").read_text()
-    code, out, err = run("generate", tmp_path / "lm", "--history", tmp_path / "text.txt", "-n", 12)
+    code, out, err = run("generate", tmp_path / "lm", "--prompt", tmp_path / "text.txt", "-n", 12)
     assert code == 0
     assert out.strip()
     assert "3 segments as" in err
-    going_on = ["generate", tmp_path / "lm", "--history", tmp_path / "text.txt"]
+    going_on = ["generate", tmp_path / "lm", "--prompt", tmp_path / "text.txt"]
     for arguments, message in (
-        (["generate", tmp_path / "lm", "--history", tmp_path / "none"], "no such file"),
+        (["generate", tmp_path / "lm", "--prompt", tmp_path / "none"], "no such file"),
         (["evaluate", tmp_path / "lm", tmp_path / "text.txt", "--stride", 5], "does not divide"),
         (["evaluate", tmp_path / "none", tmp_path / "text.txt"], "cannot load"),
         (["evaluate", tmp_path / "lm", tmp_path / "text.txt", "--out", tmp_path / "text.txt"], "is a file"),

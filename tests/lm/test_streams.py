@@ -76,8 +76,8 @@ def test_what_is_kept_are_the_last_segments_however_long_the_text(memory):
                 assert kept == wanted
     nuggets = 5  # a quarter of a segment and the two tokens around it
     assert at_once.size == {"nuggets": 2 * nuggets, "tokens": 2 * SIZE, "compressive": 2 * SIZE // 4}[memory]
-    assert len(lm.open(ids, max_history=0).past) == 0
-    assert len(lm.open(ids, max_history=3).past) == 3
+    assert len(lm.open(ids, history=0).past) == 0
+    assert len(lm.open(ids, history=3).past) == 3
 
 
 @pytest.mark.parametrize("memory", MEMORIES)
@@ -93,7 +93,7 @@ def test_greedy_writes_what_forward_finds_likeliest_after_the_same_past(memory):
         assert int(found.argmax()) == token
         segment.append(token)
     assert len(segment) == SIZE
-    forgetful = lm.open(ids, max_history=0)
+    forgetful = lm.open(ids, history=0)
     assert forgetful._continue(SIZE - 3, check_options(lm, {})) != new
 
 
@@ -107,7 +107,7 @@ def test_generating_goes_on_past_segments(memory):
     assert "".join(shown) == text
     assert stream.length == length + 3 * SIZE
     assert lm.generate(LONG, 3 * SIZE) == text
-    assert lm.generate(LONG, 3 * SIZE, max_history=0) != text
+    assert lm.generate(LONG, 3 * SIZE, history=0) != text
 
 
 def test_what_is_written_begins_with_a_space_where_one_belongs():

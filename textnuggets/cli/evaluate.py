@@ -24,8 +24,13 @@ Data = Annotated[list[str], typer.Argument(help="Corpora, as 'train' reads them.
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for results, table and figure.")]
 Ratio = Annotated[float | None, typer.Option(help="Compression ratio; the model's own by default.")]
 Documents = Annotated[int, typer.Option(min=1, help="How many documents are drawn.")]
-Lengths = Annotated[str, typer.Option(help="The most tokens of a document; several with commas between.")]
-Languages = Annotated[str, typer.Option(help="Of the texts; source,target for a translation model.")]
+MaxTokens = Annotated[
+    str, typer.Option(help="Maximum tokens of a document; several numbers, as 64,128, evaluate each.")
+]
+OneMaxTokens = Annotated[int, typer.Option(min=8, help="Maximum tokens of a document.")]
+Languages = Annotated[
+    str, typer.Option(help="Language of the texts; for a translation model source,target, as en,fr.")
+]
 Seed = Annotated[int, typer.Option(min=0, help="Decides which documents are drawn.")]
 
 
@@ -44,12 +49,12 @@ def reconstruction(
     ] = "0,0.05,0.1,0.15,0.25,0.5",
     beams: Annotated[int, typer.Option(min=1, help="Beam width; the paper's is 5.")] = 5,
     documents: Documents = 200,
-    lengths: Lengths = "128",
+    max_tokens: MaxTokens = "128",
     languages: Languages = "en",
     seed: Seed = 0,
 ) -> None:
     """BLEU, exact match and token accuracy of texts decoded from their nuggets, by ratio."""
-    wanted, sizes = numbers("--ratios", ratios, float), numbers("--lengths", lengths, int)
+    wanted, sizes = numbers("--ratios", ratios, float), numbers("--max-tokens", max_tokens, int)
     loaded = _prepare(model, data, out, [ratio for ratio in wanted if ratio])
 
     from textnuggets.evaluate.figures import draw_reconstruction
@@ -73,8 +78,8 @@ def preferences(
     out: Out,
     ratio: Ratio = None,
     documents: Documents = 1000,
-    max_tokens: Annotated[int, typer.Option(min=8, help="The most tokens of a document.")] = 128,
-    language: Annotated[str, typer.Option(help="Of the texts.")] = "en",
+    max_tokens: OneMaxTokens = 128,
+    languages: Languages = "en",
     seed: Seed = 0,
 ) -> None:
     """Which tokens become nuggets, beside how often they occur."""
@@ -83,7 +88,7 @@ def preferences(
     from textnuggets.evaluate.figures import draw_preferences
     from textnuggets.evaluate.preferences import evaluate_preferences, to_markdown
 
-    results = evaluate_preferences(loaded, data, ratio, documents, max_tokens, language, seed)
+    results = evaluate_preferences(loaded, data, ratio, documents, max_tokens, languages, seed)
     _write(out, "preferences", results, to_markdown(results), {"": draw_preferences(results)})
 
 
@@ -94,12 +99,12 @@ def probing(
     out: Out,
     ratio: Ratio = None,
     documents: Documents = 1000,
-    lengths: Lengths = "128",
+    max_tokens: MaxTokens = "128",
     languages: Languages = "en",
     seed: Seed = 0,
 ) -> None:
     """What a nugget stands for: the probability gain of the text when it alone is exposed."""
-    sizes = numbers("--lengths", lengths, int)
+    sizes = numbers("--max-tokens", max_tokens, int)
     loaded = _prepare(model, data, out, [] if ratio is None else [ratio])
 
     from textnuggets.evaluate.figures import draw_gain_around, draw_gain_by_order
@@ -120,7 +125,7 @@ def fidelity(
     out: Out,
     fidelity: Annotated[float, typer.Option(help="The BLEU each document is to reach, from 0 to 1.")] = 0.95,
     documents: Documents = 200,
-    max_tokens: Annotated[int, typer.Option(min=8, help="The most tokens of a document.")] = 128,
+    max_tokens: OneMaxTokens = 128,
     seed: Seed = 0,
 ) -> None:
     """How many vectors 'encode --fidelity' saves against one ratio for all documents."""
@@ -146,8 +151,11 @@ def similarity(
     out: Out,
     similarity: Annotated[str, typer.Option(help="Of vectors: maxsim, symmetric or matching.")] = "maxsim",
     query_ratio: Annotated[float | None, typer.Option(help="Another ratio for the queries.")] = None,
-    against: Annotated[
-        str | None, typer.Option(help="A system named: how far each other one is from it, query by query.")
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            help="One of the systems: report each other system's difference from it, query by query."
+        ),
     ] = None,
     queries: Annotated[int | None, typer.Option(min=1, help="Only the first so many queries.")] = None,
     grades: Annotated[
@@ -185,7 +193,7 @@ def similarity(
         out.mkdir(parents=True, exist_ok=True)
         write_results(path, found)
 
-    results = evaluate_similarity(systems, task, similarity, query_ratio, against, seed, earlier, keep)
+    results = evaluate_similarity(systems, task, similarity, query_ratio, baseline, seed, earlier, keep)
     _write(out, "similarity", results, to_markdown(results), {"": draw_similarity(results)})
 
 

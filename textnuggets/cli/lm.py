@@ -34,7 +34,7 @@ def evaluate(
     history: Annotated[
         str | None,
         typer.Option(
-            help="Segments that are read, or several such numbers: 0,1,8. The model's own by default."
+            help="Number of earlier segments to read, or several numbers: 0,1,8. The model's own by default."
         ),
     ] = None,
     ratio: Annotated[float | None, typer.Option(help="Compression ratio of the past.")] = None,
@@ -92,13 +92,13 @@ def evaluate(
 @app.command()
 def generate(
     model: Model,
+    prompt: Annotated[Path, typer.Option(help="Text file to continue; '-' is standard input.")],
+    max_new_tokens: Annotated[
+        int, typer.Option("--max-new-tokens", "-n", min=1, help="Number of tokens to write.")
+    ] = 200,
     history: Annotated[
-        Path, typer.Option("--history", help="A text file to go on with; '-' is standard input.")
-    ],
-    tokens: Annotated[int, typer.Option("--tokens", "-n", min=1, help="How many tokens to write.")] = 200,
-    max_history: Annotated[
         int | None,
-        typer.Option(min=0, help="Segments that are remembered at most; the model's own by default."),
+        typer.Option(min=0, help="Number of earlier segments to read; the model's own by default."),
     ] = None,
     beams: Annotated[int, typer.Option(min=1, help="Beam width.")] = 1,
     sample: Annotated[bool, typer.Option("--sample", help="Draw tokens at random.")] = False,
@@ -108,12 +108,12 @@ def generate(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of --sample.")] = 0,
 ) -> None:
-    """Go on with a long text, token by token."""
+    """Continue a long text, token by token."""
     if sample and beams > 1:
         raise InputError("--sample and --beams exclude each other: choose one.")
     if not sample and (temperature is not None or top_p is not None):
         raise InputError("--temperature and --top-p go with --sample, which is not given.")
-    text = _read(history)
+    text = _read(prompt)
     lm = _load(model)
 
     from transformers import set_seed
@@ -124,7 +124,7 @@ def generate(
         if sample
         else {"num_beams": beams}
     )
-    stream = lm.open(text, max_history)
+    stream = lm.open(text, history)
     kept = {"nuggets": "nuggets", "tokens": "tokens", "compressive": "pooled states"}[lm.config.memory]
     print(
         f"{stream.length:,} tokens read: {len(stream.past)} segments as {stream.size} {kept}, "
@@ -135,11 +135,11 @@ def generate(
 
     def write(part: str) -> None:
         nonlocal begun
-        part = part if begun else part.lstrip()  # the space after the text it goes on with
+        part = part if begun else part.lstrip()  # the space between the prompt and its continuation
         begun = begun or bool(part)
         print(part, end="", flush=True)
 
-    stream.generate(tokens, write, **options)
+    stream.generate(max_new_tokens, write, **options)
     print()
 
 

@@ -18,10 +18,9 @@ def trim(
         list[str],
         typer.Option(help="Texts of the language to keep: any corpus that 'train' reads. May be repeated."),
     ],
-    language: Annotated[
-        list[str] | None,
-        typer.Option(help="Of the texts; English by default, and may be repeated for pairs."),
-    ] = None,
+    languages: Annotated[
+        str, typer.Option(help="Language of the texts; for aligned pairs both, as en,fr.")
+    ] = "en",
     spm: Annotated[
         Path | None,
         typer.Option(
@@ -49,7 +48,7 @@ def trim(
     from textnuggets.files import replacing_folder
     from textnuggets.model.trimming import trim as trim_vocabulary
 
-    trimmed = trim_vocabulary(model, read_texts(texts, language or ["en"]), spm, min_count)
+    trimmed = trim_vocabulary(model, read_texts(texts, languages.split(",")), spm, min_count)
     with replacing_folder(out) as folder:
         trimmed.model.save_pretrained(folder)
         trimmed.tokenizer.save_pretrained(folder)

@@ -29,7 +29,7 @@ def evaluate_similarity(
     task: Task,
     similarity: str = "maxsim",
     query_ratio: float | None = None,
-    against: str | None = None,
+    baseline: str | None = None,
     seed: int = 0,
     earlier: dict[str, Any] | None = None,
     keep: Callable[[dict[str, Any]], None] | None = None,
@@ -41,7 +41,7 @@ def evaluate_similarity(
         task: From `read_task`.
         similarity: Of vectors with vectors: maxsim, symmetric or matching.
         query_ratio: Another ratio for the queries.
-        against: The system whose difference from every other one is told, query by query.
+        baseline: The system that every other one is compared with, query by query.
         seed: Of the bootstrap; that of the candidates' order is `read_task`'s.
         earlier: Results of the same task: what they say of a system with the same weights is not measured again.
         keep: Called with what there is whenever a system is done.
@@ -51,15 +51,15 @@ def evaluate_similarity(
     labels = [split_label(name)[0] for name in systems]
     if twice := {label for label in labels if labels.count(label) > 1}:
         raise InputError(f"{min(twice)!r} is named twice: write LABEL=MODEL to tell them apart.")
-    if against is not None and against not in labels:
-        raise InputError(f"no system {against!r} to compare with; there are {', '.join(labels)}.")
+    if baseline is not None and baseline not in labels:
+        raise InputError(f"no system {baseline!r} to compare with; there are {', '.join(labels)}.")
     rows: list[dict[str, Any]] = []
     results: dict[str, Any] = {
         "question": "similarity",
         "settings": {
             "similarity": similarity,
             "query_ratio": query_ratio,
-            "against": against,
+            "against": baseline,
             "task": task.name,
             "kind": task.kind,
             "samples": SAMPLES,
@@ -78,8 +78,8 @@ def evaluate_similarity(
         row = known.get(system.name)
         same = row is not None and all(row.get(key) == value for key, value in system.describe().items())
         rows.append(row if row is not None and same else _measure_system(system, task, seed))
-        if against in [done["system"] for done in rows]:
-            _compare(rows, str(against), seed)
+        if baseline in [done["system"] for done in rows]:
+            _compare(rows, str(baseline), seed)
         if keep is not None:
             done = {row["system"] for row in rows}
             keep({**results, "results": [*rows, *(row for label, row in known.items() if label not in done)]})
@@ -128,9 +128,9 @@ def _rows_to_keep(earlier: dict[str, Any], results: dict[str, Any]) -> dict[str,
     return rows
 
 
-def _compare(rows: list[dict[str, Any]], against: str, seed: int) -> None:
+def _compare(rows: list[dict[str, Any]], baseline: str, seed: int) -> None:
     """Put the difference of every system from one of them into the rows: of the same queries, so that less is noise."""
-    other = next(row for row in rows if row["system"] == against)
+    other = next(row for row in rows if row["system"] == baseline)
     for row in rows:
         if row is not other:
             row["difference"] = {

@@ -294,17 +294,17 @@ class NuggetLM(PreTrainedModel):
             cache.update(*pooled, layer)
         return cache
 
-    def open(self, text: str | Sequence[int] = "", max_history: int | None = None) -> Stream:
+    def open(self, text: str | Sequence[int] = "", history: int | None = None) -> Stream:
         """A text that grows and is remembered as it does.
 
         Args:
             text: What it begins with, as text or token ids.
-            max_history: How many segments are remembered at most, so that memory stays the same however long
+            history: How many segments are remembered at most, so that memory stays the same however long
                 the text gets; by default the model's history.
         """
         from textnuggets.lm.stream import Stream
 
-        stream = Stream(self, self.config.history if max_history is None else max_history)
+        stream = Stream(self, self.config.history if history is None else history)
         stream.append(text)
         return stream
 
@@ -312,7 +312,7 @@ class NuggetLM(PreTrainedModel):
         self,
         text: str | Sequence[int],
         max_new_tokens: int = 200,
-        max_history: int | None = None,
+        history: int | None = None,
         **options: Any,
     ) -> str:
         """What comes next, greedily or as options say that transformers has: `do_sample`, `top_p`, `num_beams`, ...
@@ -320,10 +320,10 @@ class NuggetLM(PreTrainedModel):
         Args:
             text: Of any length, as text or token ids.
             max_new_tokens: How many tokens to write.
-            max_history: How many segments are remembered at most; by default the model's history.
+            history: How many segments are remembered at most; by default the model's history.
             options: As `Stream.generate` takes them.
         """
-        return self.open(text, max_history).generate(max_new_tokens, **options)
+        return self.open(text, history).generate(max_new_tokens, **options)
 
     def evaluating(self) -> AbstractContextManager[None]:
         """Evaluation mode for as long as it lasts, then what it was before."""

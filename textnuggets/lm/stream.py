@@ -28,15 +28,15 @@ REACH = 1024  # tokens of its own that a text is not to repeat
 class Stream:
     """What `NuggetLM.open` returns. Each segment is encoded once, when it is full; its tokens are then let go.
 
-    Models whose memory is no nuggets keep the tokens of `max_history` segments.
+    Models whose memory is no nuggets keep the tokens of `history` segments.
     """
 
-    def __init__(self, lm: NuggetLM, max_history: int) -> None:
+    def __init__(self, lm: NuggetLM, history: int) -> None:
         self.lm = lm
-        self.max_history = check_count("max_history", max_history, at_least=0)
-        lm.check_room(max_history)
+        self.history = check_count("history", history, at_least=0)
+        lm.check_room(history)
         self.past: list[Any] = []
-        """What is kept of finished segments, oldest first, `max_history` at most: a SegmentMemory or tokens."""
+        """What is kept of finished segments, oldest first, `history` at most: a SegmentMemory or tokens."""
         self.current: list[int] = []
         """The tokens of the segment that is not finished."""
         self.last: list[int] = []
@@ -61,13 +61,13 @@ class Stream:
         room = self.lm.config.segment
         pending = [*self.current, *ids]
         full = [pending[start : start + room] for start in range(0, len(pending) - room + 1, room)]
-        kept = full[-self.max_history :] if self.max_history else []  # older ones would be forgotten at once
+        kept = full[-self.history :] if self.history else []  # older ones would be forgotten at once
         past = self.past
         if kept:
             with self.lm.evaluating(), torch.inference_mode():
                 past = [*past, *(self.lm.remember(kept) if self.lm.config.memory == "nuggets" else kept)]
         # Last of all, so that whatever fails leaves the stream as it was.
-        self.past = past[-self.max_history :] if self.max_history else []
+        self.past = past[-self.history :] if self.history else []
         self.current, self.last = pending[len(full) * room :], (ids or self.last)[-1:]
         self.length += len(ids)
 
@@ -174,7 +174,7 @@ class Stream:
                 tensors[f"tokens.{place}"] = torch.tensor(segment, dtype=torch.int32)
         about = {
             **self._settings(self.lm),
-            "max_history": self.max_history,
+            "max_history": self.history,
             "length": self.length,
             "segments": len(self.past),
         }
