@@ -53,7 +53,7 @@ def _index(model: NuggetModel, place: Path, documents: list[str], task: Task) ->
     ids = [str(i) for i in range(len(documents))]
     started = time.perf_counter()
     with NuggetIndex.create(place, model, store_text=False) as index:
-        index.add(ids, documents, show_progress=True)
+        index.add(ids, documents, show_progress_bar=True)
         index.compact()
         seconds = time.perf_counter() - started
         found, times = [], []
@@ -72,12 +72,12 @@ def _one_vector(name: str, documents: list[str], task: Task) -> dict[str, Any]:
 
     model = SentenceTransformer(name, device="cpu")
     started = time.perf_counter()
-    vectors = model.encode(documents, normalize_embeddings=True, show_progress_bar=True)
+    vectors = model.encode(documents, normalize_embeddings=True, show_progress_bar_bar=True)
     seconds = time.perf_counter() - started
     found, times = [], []
     for query in task.queries:
         begun = time.perf_counter()
-        scores = vectors @ model.encode([query], normalize_embeddings=True, show_progress_bar=False)[0]
+        scores = vectors @ model.encode([query], normalize_embeddings=True, show_progress_bar_bar=False)[0]
         found.append(np.argsort(-scores)[:K].tolist())
         times.append(time.perf_counter() - begun)
     size = len(documents) * vectors.shape[1] * 2  # as float16

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from textnuggets.errors import TextnuggetsError
     from textnuggets.lm.modeling import NuggetLM
     from textnuggets.loading import load
+    from textnuggets.model.maxsim import maxsim
     from textnuggets.model.modeling import NuggetModel
     from textnuggets.model.nuggets import Nuggets
     from textnuggets.model.storage import load_nuggets, save_nuggets
     from textnuggets.search.index import NuggetIndex
-    from textnuggets.search.maxsim import maxsim
 
 _HOMES = {
     "NuggetConfig": "textnuggets.config",
@@ -37,7 +37,7 @@ _HOMES = {
     "TextnuggetsError": "textnuggets.errors",
     "load": "textnuggets.loading",
     "load_nuggets": "textnuggets.model.storage",
-    "maxsim": "textnuggets.search.maxsim",
+    "maxsim": "textnuggets.model.maxsim",
     "save_nuggets": "textnuggets.model.storage",
 }
 

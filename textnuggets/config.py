@@ -26,7 +26,7 @@ class NuggetConfig(PreTrainedConfig):
     Args:
         ratio: Compression ratio r; a text of n tokens becomes ceil(n * r) nuggets. May be
             overridden at every call.
-        query_ratio: That of queries in search, which are short and take no room; None is the same.
+        query_ratio: Compression ratio of queries, which are short and are not stored; None is `ratio`.
         scorer_layer: The encoder layer l whose hidden states are scored, 0 (the embeddings)
             to L (the last layer).
         selector: Who picks the nuggets: `learned` (the paper), `spread` (learned, one in each of k
@@ -87,6 +87,12 @@ class NuggetConfig(PreTrainedConfig):
         self.backbone_name = backbone_name
         self.punctuation_ids = list(punctuation_ids or [])
         super().__init__(**kwargs)
+
+    def ratio_of_queries(self, ratio: float | None = None) -> float:
+        """Return the ratio of queries: `query_ratio` if the model has one, else the documents' `ratio`."""
+        if self.query_ratio is not None:
+            return self.query_ratio
+        return self.ratio if ratio is None else ratio
 
     @property
     def comparable(self) -> bool:

@@ -24,7 +24,7 @@ from textnuggets.evaluate.reducing import REDUCTIONS, ward
 from textnuggets.evaluate.similarity import evaluate_similarity, interval, measure, rank, to_markdown
 from textnuggets.evaluate.systems import make_system
 from textnuggets.evaluate.tasks import read_task
-from textnuggets.search.maxsim import SIMILARITIES, both_ways, matching, one_way, unit
+from textnuggets.model.maxsim import SIMILARITIES, both_ways, matching, one_way, unit
 
 CANDIDATES = 20
 CHANCE = 100 * sum(1 / place for place in range(1, CANDIDATES + 1)) / CANDIDATES

@@ -332,3 +332,25 @@ def test_nuggets_of_another_width_are_refused(model):
             nuggets.tokens,
             nuggets.windows,
         )
+
+
+def test_queries_and_documents_are_encoded_at_their_own_ratios():
+    model = tiny_model("bart", ratio=0.25, query_ratio=0.5)
+    text = CORPUS[0]
+    np.testing.assert_array_equal(model.encode_document(text).vectors, model.encode(text, ratio=0.25).vectors)
+    np.testing.assert_array_equal(model.encode_query(text).vectors, model.encode(text, ratio=0.5).vectors)
+    assert len(model.encode_query(text, ratio=1.0)) == model.encode(text).token_count
+    same = tiny_model("bart", ratio=0.25)
+    assert len(same.encode_query([text])[0]) == len(same.encode_document([text])[0])
+
+
+def test_nuggets_are_indexed_and_iterated_one_by_one(model):
+    nuggets = model.encode(CORPUS[0], ratio=0.5)
+    first, *_, last = nuggets
+    np.testing.assert_array_equal(first.vector, nuggets.vectors[0])
+    assert nuggets[-1].token == last.token == nuggets.tokens[-1]
+    assert [one.span for one in nuggets[1:3]] == [tuple(span) for span in nuggets.spans[1:3].tolist()]
+    assert [one.segment for one in nuggets] == [tuple(segment) for segment in nuggets.segments.tolist()]
+    assert len(list(nuggets)) == len(nuggets)
+    with pytest.raises(IndexError):
+        nuggets[len(nuggets)]

@@ -123,7 +123,7 @@ def test_all_files_come_from_the_revision_that_was_asked_for(tmp_path, monkeypat
 
 
 def test_the_hub_gets_the_whole_folder_with_its_card(monkeypatch):
-    pushed = {}
+    pushed, commits, branches = {}, [], []
 
     class Api:
         def __init__(self, token=None):
@@ -132,13 +132,22 @@ def test_the_hub_gets_the_whole_folder_with_its_card(monkeypatch):
         def create_repo(self, repo_id, **_):
             return SimpleNamespace(repo_id=repo_id)
 
-        def upload_folder(self, repo_id, folder_path):
+        def create_branch(self, repo_id, branch, exist_ok):
+            branches.append((repo_id, branch, exist_ok))
+
+        def upload_folder(self, repo_id, folder_path, **commit):
             pushed[repo_id] = {path.name for path in Path(folder_path).iterdir()}
+            commits.append(commit)
             return SimpleNamespace(commit_url=f"hub/{repo_id}")
 
     monkeypatch.setattr("textnuggets.model.modeling.HfApi", Api)
     assert tiny_model().push_to_hub("me/nuggets") == "hub/me/nuggets"
     assert {"model.safetensors", "README.md", "tokenizer.json", "config.json"} <= pushed["me/nuggets"]
+    assert commits[0]["commit_message"] == "Upload nugget model"
+    tiny_model().push_to_hub("me/small", "Smaller", revision="int8", compact_weights=True)
+    assert "compact.json" in pushed["me/small"]
+    assert branches == [("me/small", "int8", True)]
+    assert (commits[1]["commit_message"], commits[1]["revision"]) == ("Smaller", "int8")
 
 
 def test_every_shipped_model_loads_by_its_name_and_search_is_the_default():

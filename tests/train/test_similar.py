@@ -14,8 +14,8 @@ from tests.tiny import CORPUS, tiny_model, tiny_tokenizer
 from tests.train.setting import losses, make_setting, read_metrics
 from textnuggets.errors import ConfigError
 from textnuggets.evaluate.reducing import chunk_means
+from textnuggets.model.maxsim import unit
 from textnuggets.model.selection import nugget_count
-from textnuggets.search.maxsim import unit
 from textnuggets.search.tokens import load_token_encoder
 from textnuggets.train.building import build_model
 from textnuggets.train.data import load_corpus, tokenizers_of

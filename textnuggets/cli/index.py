@@ -131,7 +131,7 @@ def compact(index: Place, api_key: Key = None) -> None:
     """Write the index anew, without what was deleted or replaced."""
     with _open(index, api_key) as opened:
         before = opened.info().get("bytes", 0)
-        opened.compact(show_progress=True)
+        opened.compact(show_progress_bar=True)
         after = opened.info().get("bytes", 0)
     print(f"{index}: {before / 1e6:,.1f} MB before, {after / 1e6:,.1f} MB now", file=sys.stderr)
 
@@ -172,10 +172,10 @@ def _add(index: NuggetIndex, source: Iterator[Document] | list[Path]) -> None:
 
     try:
         if isinstance(source, list):
-            counts = [index.add_encoded(file, show_progress=True) for file in source]
+            counts = [index.add_encoded(file, show_progress_bar=True) for file in source]
             done = Added(*map(sum, zip(*counts, strict=True)))
         else:
-            done = index.add_documents(source, show_progress=True)
+            done = index.add_documents(source, show_progress_bar=True)
     except KeyboardInterrupt:
         print("interrupted: what is done is kept; the same command goes on.", file=sys.stderr)
         raise typer.Exit(130) from None

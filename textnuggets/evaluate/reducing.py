@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textnuggets.errors import MissingExtraError
-from textnuggets.search.maxsim import unit
+from textnuggets.model.maxsim import unit
 
 Array = NDArray[np.float32]
 Reduce = Callable[[Array, int], Array]

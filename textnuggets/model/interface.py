@@ -1,23 +1,29 @@
-"""What a user calls: texts in, nuggets out, and back."""
+"""The methods a user calls: texts in, nuggets out, and back."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sized
-from typing import TYPE_CHECKING, Any, cast, overload
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
+
+import numpy as np
+from numpy.typing import NDArray
 
 from textnuggets.config import ResidualMode, check_count, check_residual
 from textnuggets.errors import ConfigError, InputError
 from textnuggets.model.decoding import reconstruct_all
 from textnuggets.model.encoding import Budget, as_dtype, encode_stream
+from textnuggets.model.maxsim import Vectors, maxsim
 from textnuggets.model.nuggets import Nuggets
 from textnuggets.progress import Progress
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from textnuggets.model.modeling import NuggetModel
 
 
 class TextInterface:
-    """`encode`, `encode_iter` and `reconstruct`, which NuggetModel inherits."""
+    """Encoding, comparing and decoding texts, for NuggetModel to inherit."""
 
     def _as_model(self) -> NuggetModel:
         return cast("NuggetModel", self)
@@ -30,7 +36,8 @@ class TextInterface:
         max_vectors: int | None = ...,
         batch_size: int = ...,
         dtype: str = ...,
-        show_progress: bool = ...,
+        show_progress_bar: bool = ...,
+        convert_to_tensor: Literal[False] = ...,
     ) -> Nuggets: ...
     @overload
     def encode(
@@ -40,8 +47,33 @@ class TextInterface:
         max_vectors: int | None = ...,
         batch_size: int = ...,
         dtype: str = ...,
-        show_progress: bool = ...,
+        show_progress_bar: bool = ...,
+        convert_to_tensor: Literal[False] = ...,
     ) -> list[Nuggets]: ...
+    @overload
+    def encode(  # type: ignore[overload-overlap]
+        self,
+        texts: str,
+        ratio: float | None = ...,
+        max_vectors: int | None = ...,
+        batch_size: int = ...,
+        dtype: str = ...,
+        show_progress_bar: bool = ...,
+        *,
+        convert_to_tensor: Literal[True],
+    ) -> Tensor: ...
+    @overload
+    def encode(
+        self,
+        texts: Iterable[str],
+        ratio: float | None = ...,
+        max_vectors: int | None = ...,
+        batch_size: int = ...,
+        dtype: str = ...,
+        show_progress_bar: bool = ...,
+        *,
+        convert_to_tensor: Literal[True],
+    ) -> list[Tensor]: ...
     def encode(
         self,
         texts: str | Iterable[str],
@@ -49,22 +81,61 @@ class TextInterface:
         max_vectors: int | None = None,
         batch_size: int = 32,
         dtype: str = "float32",
-        show_progress: bool = False,
-    ) -> Nuggets | list[Nuggets]:
+        show_progress_bar: bool = False,
+        convert_to_tensor: bool = False,
+    ) -> Any:
         """Turn texts into nuggets, in the order given; one text gives one `Nuggets`.
 
         Args:
             texts: A string, or any iterable of strings.
             ratio: Compression ratio; the model's own by default.
-            max_vectors: At most this many nuggets a text, instead of a ratio.
-            batch_size: Windows encoded together.
-            dtype: Of the vectors that come back: float32, float16 or float64.
-            show_progress: Whether to report on standard error.
+            max_vectors: Maximum number of nuggets of a text, instead of a ratio.
+            batch_size: Number of windows encoded together.
+            dtype: Type of the vectors: float32, float16 or float64.
+            show_progress_bar: Whether to report progress on standard error.
+            convert_to_tensor: Whether to return the vectors alone, as a torch tensor `(k, d)` for each text, on the
+                model's device.
         """
         alone = isinstance(texts, str)
         items: Iterable[str] = [texts] if isinstance(texts, str) else texts
-        found = list(self.encode_iter(items, ratio, max_vectors, batch_size, dtype, show_progress))
+        found: list[Any] = list(
+            self.encode_iter(items, ratio, max_vectors, batch_size, dtype, show_progress_bar)
+        )
+        if convert_to_tensor:
+            found = [item.to_tensor().to(self._as_model().device) for item in found]
         return found[0] if alone else found
+
+    @overload
+    def encode_query(self, texts: str, ratio: float | None = ..., **options: Any) -> Nuggets: ...
+    @overload
+    def encode_query(
+        self, texts: Iterable[str], ratio: float | None = ..., **options: Any
+    ) -> list[Nuggets]: ...
+    def encode_query(self, texts: Any, ratio: float | None = None, **options: Any) -> Any:
+        """Encode queries, at the model's `query_ratio` unless a ratio is given; options as for `encode`."""
+        return self.encode(
+            texts, ratio=self._as_model().config.ratio_of_queries() if ratio is None else ratio, **options
+        )
+
+    @overload
+    def encode_document(self, texts: str, ratio: float | None = ..., **options: Any) -> Nuggets: ...
+    @overload
+    def encode_document(
+        self, texts: Iterable[str], ratio: float | None = ..., **options: Any
+    ) -> list[Nuggets]: ...
+    def encode_document(self, texts: Any, ratio: float | None = None, **options: Any) -> Any:
+        """Encode documents, at the model's `ratio` unless another is given; options as for `encode`."""
+        return self.encode(texts, ratio=ratio, **options)
+
+    def similarity(
+        self, queries: Vectors | Sequence[Vectors], documents: Vectors | Sequence[Vectors]
+    ) -> NDArray[np.float32]:
+        """Return mean-MaxSim `(queries, documents)` of encoded texts; one text counts as a list of one.
+
+        Each row ranks the documents for a query. The measure is not symmetric: the query comes first.
+        """
+        several: Sequence[Vectors] = queries if isinstance(queries, Sequence) else [queries]
+        return maxsim(several, documents if isinstance(documents, Sequence) else [documents])
 
     def encode_iter(
         self,
@@ -73,7 +144,7 @@ class TextInterface:
         max_vectors: int | None = None,
         batch_size: int = 32,
         dtype: str = "float32",
-        show_progress: bool = False,
+        show_progress_bar: bool = False,
     ) -> Iterator[Nuggets]:
         """Like `encode`, one by one: a generator of any size streams through in bounded memory."""
         model = self._as_model()
@@ -91,7 +162,7 @@ class TextInterface:
 
         def stream() -> Iterator[Nuggets]:  # apart, so that what is wrong is said at the call
             total = len(texts) if isinstance(texts, Sized) else None
-            with Progress("encode", total, show_progress) as progress:
+            with Progress("encode", total, show_progress_bar) as progress:
                 yield from encode_stream(model, texts, budget, batch_size, stored, progress)
 
         return stream()
@@ -106,7 +177,7 @@ class TextInterface:
         num_beams: int = 5,
         batch_size: int = 16,
         residual: ResidualMode | None = None,
-        show_progress: bool = False,
+        show_progress_bar: bool = False,
         **options: Any,
     ) -> str | list[str]:
         """Decode nuggets back into text, or into its translation if the model was trained to.
@@ -116,7 +187,7 @@ class TextInterface:
             num_beams: Beam width; 1 is greedy.
             batch_size: Windows decoded together.
             residual: Another residual mode than the model's, such as `off` to ablate the scores.
-            show_progress: Whether to report on standard error.
+            show_progress_bar: Whether to report progress on standard error.
             options: For transformers' `generate`.
         """
         model = self._as_model()
@@ -132,6 +203,6 @@ class TextInterface:
                 )
         options = {"num_beams": num_beams, "do_sample": False, **options}
         total = sum(len(item.windows) for item in items)
-        with Progress("reconstruct", total, show_progress) as progress, model.evaluating():
+        with Progress("reconstruct", total, show_progress_bar) as progress, model.evaluating():
             texts = reconstruct_all(model, items, batch_size, mode, progress, options)
         return texts[0] if alone else texts

@@ -173,13 +173,47 @@ class NuggetModel(TextInterface, PreTrainedModel):
         if not card.exists():
             card.write_text(model_card(self.config), encoding="utf-8")
 
-    def push_to_hub(self, repo_id: str, private: bool | None = None, token: str | None = None) -> str:  # type: ignore[override]
-        """Upload everything `save_pretrained` writes, model card included; returns the address."""
+    def push_to_hub(  # type: ignore[override]
+        self,
+        repo_id: str,
+        commit_message: str | None = None,
+        commit_description: str | None = None,
+        private: bool | None = None,
+        token: str | bool | None = None,
+        revision: str | None = None,
+        create_pr: bool = False,
+        **options: Any,
+    ) -> str:
+        """Upload everything `save_pretrained` writes, model card included.
+
+        Args:
+            repo_id: Repository on the Hub, as owner/name; created if it does not exist.
+            commit_message: First line of the commit; "Upload nugget model" by default.
+            commit_description: Further lines.
+            private: Whether a new repository is private.
+            token: Access token; by default the one that was saved at login.
+            revision: Branch to commit to; created if it does not exist.
+            create_pr: Whether to open a pull request instead of committing.
+            options: For `save_pretrained`: `compact_weights`, `max_shard_size`, ...
+
+        Returns:
+            The address of the commit.
+        """
         api = HfApi(token=token)
         repo_id = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
+        if revision is not None and not create_pr:
+            api.create_branch(repo_id, branch=revision, exist_ok=True)
         with TemporaryDirectory() as folder:
-            self.save_pretrained(folder)
-            return str(api.upload_folder(repo_id=repo_id, folder_path=folder).commit_url)
+            self.save_pretrained(folder, **options)
+            done = api.upload_folder(
+                repo_id=repo_id,
+                folder_path=folder,
+                commit_message=commit_message or "Upload nugget model",
+                commit_description=commit_description,
+                revision=revision,
+                create_pr=create_pr,
+            )
+        return str(done.commit_url)
 
     @property
     def tokenizer(self) -> Any:

@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from textnuggets.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Nugget(NamedTuple):
+    """One vector of a text, as `nuggets[i]` gives it."""
+
+    vector: NDArray[np.floating]
+    """`(d,)`."""
+    token: str
+    """The chosen token as the text writes it."""
+    score: float
+    """The score the scorer gave it; 0 where a rule chose."""
+    position: int
+    """Token index in the text, special tokens counted."""
+    span: tuple[int, int]
+    """Characters of the chosen token."""
+    segment: tuple[int, int]
+    """Characters of the segment that ends with it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +65,38 @@ class Nuggets:
     def __len__(self) -> int:
         return len(self.vectors)
 
+    def __iter__(self) -> Iterator[Nugget]:
+        segments = self.segments.tolist()
+        for i in range(len(self)):
+            yield self._nugget(i, segments[i])
+
+    @overload
+    def __getitem__(self, index: int) -> Nugget: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Nugget]: ...
+    def __getitem__(self, index: int | slice) -> Nugget | list[Nugget]:
+        if isinstance(index, slice):
+            return list(self)[index]
+        place = range(len(self))[index]  # negative ones count from the end; others raise IndexError
+        return self._nugget(place, self.segments[place].tolist())
+
+    def _nugget(self, i: int, segment: list[int]) -> Nugget:
+        start, end = self.spans[i].tolist()
+        return Nugget(
+            self.vectors[i],
+            self.tokens[i],
+            float(self.scores[i]),
+            int(self.positions[i]),
+            (start, end),
+            (segment[0], segment[1]),
+        )
+
+    def to_tensor(self) -> Tensor:
+        """Return the vectors as a torch tensor `(k, d)` that shares their memory."""
+        import torch
+
+        return torch.from_numpy(self.vectors)
+
     def __repr__(self) -> str:
         k, d = self.vectors.shape
         shown = " ".join(self.tokens[:12]) + (" ..." if k > 12 else "")
@@ -56,9 +109,9 @@ class Nuggets:
 
     @property
     def segments(self) -> NDArray[np.int64]:
-        """`(k, 2)` the stretch each nugget closes: from the previous nugget's end to its own.
+        """`(k, 2)` characters of the segment that ends with each nugget, from the end of the previous one.
 
-        The first of a window begins, and the last ends, where the window does.
+        The first segment of a window starts, and the last ends, where the window does.
         """
         starts = np.concatenate([[0], self.spans[:-1, 1]]).astype(np.int64)
         ends = self.spans[:, 1].copy()

@@ -24,13 +24,13 @@ from textnuggets import __version__
 from textnuggets.config import check_count, check_ratio
 from textnuggets.errors import ConfigError, IndexFileError, InputError
 from textnuggets.model.identity import fingerprint, lasting_name
+from textnuggets.model.maxsim import unit
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.nuggets import Nuggets
 from textnuggets.model.storage import iter_rows, read_metadata
 from textnuggets.progress import Progress
 from textnuggets.search.engine import DTYPES, Engine, Stored, labels_of
 from textnuggets.search.layout import pack_layout, unpack_layout
-from textnuggets.search.maxsim import unit
 from textnuggets.search.place import (
     COUNT,
     FORMAT,
@@ -95,7 +95,7 @@ class NuggetIndex:
             place: A folder that is not there yet, or `http://host:port/collection`.
             model: What encodes documents and queries.
             ratio: Compression ratio of the documents; the model's own by default.
-            query_ratio: That of the queries, whose vectors take no room; the model's own by default, else the same.
+            query_ratio: Compression ratio of queries; the model's own by default.
             dtype: Of the stored vectors: float32, float16 or int8.
             store_text: Whether texts are kept beside the vectors.
             model_name: By which name `open` finds the model again; by default the folder it was loaded from.
@@ -104,14 +104,15 @@ class NuggetIndex:
         if dtype not in DTYPES:
             raise ConfigError(f"dtype must be one of {', '.join(DTYPES)}; got {dtype!r}.")
         ratio = check_ratio(model.config.ratio if ratio is None else ratio)
-        asked = (query_ratio, model.config.query_ratio, ratio)
         manifest = Manifest(
             format=FORMAT,
             version=__version__,
             model=model_name or lasting_name(model.config.name_or_path or "unnamed"),
             fingerprint=fingerprint(model),
             ratio=ratio,
-            query_ratio=check_ratio(next(r for r in asked if r is not None)),
+            query_ratio=check_ratio(
+                model.config.ratio_of_queries(ratio) if query_ratio is None else query_ratio
+            ),
             dimensions=model.value.out_features,
             dtype=dtype,
             store_text=store_text,
@@ -229,7 +230,7 @@ class NuggetIndex:
         ids: Iterable[str],
         texts: Iterable[str],
         metadata: Iterable[Mapping[str, Any] | None] | None = None,
-        show_progress: bool = False,
+        show_progress_bar: bool = False,
     ) -> Added:
         """Add documents, in place of those with the same ids; what is there unchanged is left alone.
 
@@ -240,16 +241,16 @@ class NuggetIndex:
             ids: Names of your own.
             texts: As many texts.
             metadata: As many JSON objects, which a search can be filtered by.
-            show_progress: Whether to report on standard error.
+            show_progress_bar: Whether to report on standard error.
         """
         if metadata is None:
             documents = (Document(name, text) for name, text in zip(ids, texts, strict=True))
         else:
             rows = zip(ids, texts, metadata, strict=True)
             documents = (Document(name, text, dict(meta or {})) for name, text, meta in rows)
-        return self.add_documents(documents, show_progress)
+        return self.add_documents(documents, show_progress_bar)
 
-    def add_documents(self, documents: Iterable[Document], show_progress: bool = False) -> Added:
+    def add_documents(self, documents: Iterable[Document], show_progress_bar: bool = False) -> Added:
         """The same, with documents as files are read into."""
 
         def encode(new: list[Row]) -> list[Nuggets]:
@@ -260,14 +261,14 @@ class NuggetIndex:
                 raise InputError(f"of the documents {names}: {error}") from error
 
         rows = (Row(document, digest_of(document), None) for document in documents)
-        return self._add(rows, encode, show_progress)
+        return self._add(rows, encode, show_progress_bar)
 
     def _add(
-        self, rows: Iterable[Row], encode: Callable[[list[Row]], list[Nuggets]], show_progress: bool
+        self, rows: Iterable[Row], encode: Callable[[list[Row]], list[Nuggets]], show_progress_bar: bool
     ) -> Added:
         """Write what is new or changed, a batch at a time; each is on the disk before it is counted."""
         written = unchanged = repeated = 0
-        with Progress("index", None, show_progress) as progress:
+        with Progress("index", None, show_progress_bar) as progress:
             for batch in batches(rows, BATCH, lambda row: len(row.document.text), CHARACTERS):
                 latest = {row.document.id: row for row in batch}  # of one id twice, the last
                 known = {item.id: item.payload.get("hash") for item in self._engine.get(list(latest))}
@@ -287,12 +288,12 @@ class NuggetIndex:
         if self._lock is not None:
             write_count(Path(self.place), len(self))
 
-    def add_encoded(self, path: str | Path, show_progress: bool = False) -> Added:
+    def add_encoded(self, path: str | Path, show_progress_bar: bool = False) -> Added:
         """Add what `textnuggets encode` wrote, without encoding it again; the rest is as in `add`.
 
         Args:
             path: A Parquet file of nuggets, made by the same weights at the same ratio.
-            show_progress: Whether to report on standard error.
+            show_progress_bar: Whether to report on standard error.
         """
         about = read_metadata(path)
         if about.get("weights") != self.manifest.fingerprint:
@@ -319,7 +320,7 @@ class NuggetIndex:
                 yield Row(document, digest, nuggets)
 
         return self._add(
-            rows(), lambda new: [row.nuggets for row in new if row.nuggets is not None], show_progress
+            rows(), lambda new: [row.nuggets for row in new if row.nuggets is not None], show_progress_bar
         )
 
     def _stored(self, document: Document, nuggets: Nuggets, digest: str) -> Stored:
@@ -348,7 +349,7 @@ class NuggetIndex:
             self._engine.delete([name for name in wanted if name in there])
         return [name for name in wanted if name not in there]
 
-    def compact(self, show_progress: bool = False) -> None:
+    def compact(self, show_progress_bar: bool = False) -> None:
         """Write the index anew: nothing that was deleted or replaced is left on the disk."""
         from textnuggets.search.edge import EdgeEngine
 
@@ -360,7 +361,7 @@ class NuggetIndex:
         clean(folder, self.manifest)
         fresh = EdgeEngine.create(folder / manifest.engine, manifest.dimensions, manifest.dtype)
         try:
-            with Progress("compact", len(self), show_progress) as progress:
+            with Progress("compact", len(self), show_progress_bar) as progress:
                 for batch in batches(self._engine.documents(), BATCH):
                     fresh.put(batch)
                     progress.add(len(batch))

@@ -12,10 +12,10 @@ import torch
 from textnuggets.errors import InputError, MissingExtraError
 from textnuggets.evaluate.probing import probability_gain
 from textnuggets.highlighting import highlight
+from textnuggets.model.maxsim import maxsim, unit
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.nuggets import Nuggets
 from textnuggets.model.windows import cut_into_windows
-from textnuggets.search.maxsim import maxsim, unit
 from textnuggets.search.rows import Hit
 from textnuggets.serve import schemas as s
 from textnuggets.text.sentences import sentence_spans

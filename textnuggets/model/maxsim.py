@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,17 +11,26 @@ from numpy.typing import NDArray
 from textnuggets.errors import InputError, MissingExtraError
 from textnuggets.model.nuggets import Nuggets
 
-Vectors = Nuggets | NDArray[np.floating]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Vectors: TypeAlias = "Nuggets | NDArray[np.floating] | Tensor"
 Unit = NDArray[np.float32]  # (k, d) vectors of length 1, from `unit`
 BLOCK = 16_000_000  # cosines held at a time: 64 MB
 SAFE = (1e-15, 1e15)  # lengths whose squares are well within the range of float32
 
 
+@overload
+def maxsim(query: Vectors, document: Vectors) -> float: ...
+@overload
+def maxsim(query: Vectors, document: Sequence[Vectors]) -> NDArray[np.float32]: ...
+@overload
+def maxsim(query: Sequence[Vectors], document: Vectors | Sequence[Vectors]) -> NDArray[np.float32]: ...
 def maxsim(query: Vectors | Sequence[Vectors], document: Vectors | Sequence[Vectors]) -> Any:
-    """The mean over query vectors of the best cosine with a document vector (Eq. 10).
+    """Return the mean over query vectors of the best cosine with a document vector (Eq. 10).
 
     Args:
-        query: `Nuggets` or a `(k, d)` array; or a list of them.
+        query: `Nuggets`, a `(k, d)` array or tensor, or a list of these.
         document: The same.
 
     Returns:
@@ -117,17 +126,24 @@ def _cosines(
 
 
 def _as_list(vectors: Vectors | Sequence[Vectors], name: str) -> tuple[list[NDArray[np.floating]], bool]:
-    """The `(k, d)` arrays of some texts, and whether a single text was given."""
-    one = isinstance(vectors, (Nuggets, np.ndarray))
+    """Return the `(k, d)` arrays of some texts, and whether a single text was given."""
+    one = not isinstance(vectors, Sequence) or isinstance(vectors, Nuggets)
     items: Sequence[Any] = [vectors] if one else vectors  # type: ignore[assignment]
-    arrays = [np.asarray(item.vectors if isinstance(item, Nuggets) else item) for item in items]
+    arrays = [_as_array(item) for item in items]
     for i, array in enumerate(arrays):
         _check_shape(array, _name(name, i, one))
     return arrays, one
 
 
+def _as_array(vectors: Any) -> NDArray[np.floating]:
+    """Return the vectors of one text as an array; a tensor may be on any device."""
+    if isinstance(vectors, Nuggets):
+        return vectors.vectors
+    return np.asarray(vectors.detach().float().cpu() if hasattr(vectors, "detach") else vectors)
+
+
 def _name(side: str, number: int, one: bool) -> str:
-    """What errors call a text."""
+    """Return what errors call a text."""
     return side if one else f"{side} {number}"
 
 
@@ -137,8 +153,8 @@ def _check_shape(array: NDArray[np.floating], name: str) -> None:
 
 
 def unit(vectors: Vectors, name: str) -> Unit:
-    """Vectors of length 1, or an InputError that calls them by `name`."""
-    array = np.asarray(vectors.vectors if isinstance(vectors, Nuggets) else vectors, np.float32)
+    """Return vectors of length 1; raise InputError, calling them by `name`, if they cannot be."""
+    array = _as_array(vectors).astype(np.float32)
     _check_shape(array, name)
     if not np.isfinite(array).all():
         raise InputError(f"{name} holds values that are not finite numbers.")

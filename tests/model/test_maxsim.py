@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.tiny import CORPUS
 from textnuggets import maxsim
 from textnuggets.errors import InputError
-from textnuggets.search import maxsim as module
+from textnuggets.model import maxsim as module
 
 
 def vectors(rng, count, width=6):
@@ -90,3 +90,17 @@ def test_what_cannot_be_compared_is_refused():
         maxsim(np.full((1, 4), np.nan), np.ones((1, 4)))
     with pytest.raises(InputError, match="document 1 holds values that are not finite"):
         maxsim(np.ones((1, 4)), [np.ones((1, 4)), np.full((2, 4), np.inf)])
+
+
+def test_tensors_compare_as_arrays_do(model):
+    nuggets = model.encode(CORPUS)
+    tensors = model.encode(CORPUS, convert_to_tensor=True)
+    assert torch.equal(tensors[1], nuggets[1].to_tensor())
+    np.testing.assert_array_equal(maxsim(tensors[0], tensors), maxsim(nuggets[0], nuggets))
+
+
+def test_a_model_compares_queries_with_documents_and_always_returns_a_matrix(model):
+    nuggets = model.encode(CORPUS)
+    np.testing.assert_array_equal(model.similarity(nuggets, nuggets), maxsim(nuggets, nuggets))
+    assert model.similarity(nuggets[0], nuggets).shape == (1, len(CORPUS))
+    assert model.similarity(nuggets[0], nuggets[1]).shape == (1, 1)
