@@ -12,6 +12,12 @@ from pathlib import Path
 from textnuggets.errors import ConfigError, InputError
 
 
+def disk_usage(folder: Path) -> int:
+    """Return the bytes that a folder takes on the disk; room that files reserve and do not use is not counted."""
+    files = [file.stat() for file in folder.rglob("*") if file.is_file()]
+    return sum(getattr(stat, "st_blocks", stat.st_size // 512) * 512 for stat in files)
+
+
 def check_output(path: Path, source: str | None = None) -> None:
     """Whether a file can be written there, before hours go into its content.
 

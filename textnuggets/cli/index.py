@@ -34,6 +34,7 @@ class BuildByDefault(TyperGroup):
 
 app = typer.Typer(cls=BuildByDefault, rich_markup_mode=None)
 
+WORTHWHILE = 1_000_000  # bytes; less is not worth a rewrite
 Place = Annotated[
     str, typer.Argument(metavar="INDEX", help="Folder of the index, or http://host:6333/collection.")
 ]
@@ -182,6 +183,22 @@ def _add(index: NuggetIndex, source: Iterator[Document] | list[Path]) -> None:
     same = f", {done.unchanged:,} were there already" if done.unchanged else ""
     same += f", {done.repeated:,} had the id of a later one" if done.repeated else ""
     print(f"{index.place}: {done.written:,} documents written{same}, {len(index):,} in all", file=sys.stderr)
+    _compact_if_it_pays(index, done.written)
+
+
+def _compact_if_it_pays(index: NuggetIndex, written: int) -> None:
+    """Compact after most of an index was written; otherwise say what it would free."""
+    free = index.reclaimable_bytes
+    if free < WORTHWHILE:
+        return
+    if written * 2 >= len(index):  # no more work than what was just done
+        index.compact(show_progress_bar=True)
+        print(f"{index.place}: compacted, {index.info()['bytes'] / 1e6:,.1f} MB", file=sys.stderr)
+    else:
+        print(
+            f"{index.place}: 'textnuggets index compact {index.place}' would free {free / 1e6:,.0f} MB",
+            file=sys.stderr,
+        )
 
 
 def _check_settings(

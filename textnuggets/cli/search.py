@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -41,13 +42,22 @@ def search(
     for key, value in map(_pair, filter or []):
         wanted.setdefault(key, []).append(value)
 
+    started = time.monotonic()
+
     from textnuggets.cli.options import load_model, quiet_transformers
     from textnuggets.search.index import NuggetIndex
 
     quiet_transformers()
     loaded = None if model is None else load_model(model)
     with NuggetIndex.open(index, loaded, api_key) as opened:
+        _ = opened.model  # loaded at first use: before the clock of the search starts
+        ready = time.monotonic()
         hits = opened.search(query, k, wanted)
+    print(
+        f"{ready - started:.1f} s to import torch and load {opened.manifest.model!r}, "
+        f"{time.monotonic() - ready:.2f} s to search",
+        file=sys.stderr,
+    )
     if as_json:
         for hit in hits:
             print(

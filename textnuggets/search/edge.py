@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textnuggets.errors import IndexFileError, MissingExtraError
+from textnuggets.files import disk_usage
 from textnuggets.search.engine import Engine, Found, Stored, point_id
 
 try:
@@ -128,6 +129,11 @@ class EdgeEngine(Engine):
         for _ in range(self._updates + 1):
             _try(self.folder, lambda: self._shard.update(qdrant.UpdateOperation.delete_points([nothing])))
         _try(self.folder, self._shard.flush)
+
+    @property
+    def log_bytes(self) -> int:
+        """Disk taken by the log, which holds everything a second time."""
+        return disk_usage(self.folder / "wal")
 
     def close(self) -> None:
         """Close the files."""

@@ -23,6 +23,7 @@ from filelock import FileLock
 from textnuggets import __version__
 from textnuggets.config import check_count, check_ratio
 from textnuggets.errors import ConfigError, IndexFileError, InputError
+from textnuggets.files import disk_usage
 from textnuggets.model.identity import fingerprint, lasting_name
 from textnuggets.model.maxsim import unit
 from textnuggets.model.modeling import NuggetModel
@@ -430,7 +431,11 @@ class NuggetIndex:
         """What the index is, how many documents it holds and the room they take."""
         found = {**asdict(self.manifest), "documents": len(self)}
         if self._lock is not None:
-            files = [file.stat() for file in Path(self.place).rglob("*") if file.is_file()]
-            # Engines reserve room that they do not use yet: what counts is what the disk holds.
-            found["bytes"] = sum(getattr(s, "st_blocks", s.st_size // 512) * 512 for s in files)
+            found["bytes"] = disk_usage(Path(self.place))
+            found["reclaimable_bytes"] = self.reclaimable_bytes
         return found
+
+    @property
+    def reclaimable_bytes(self) -> int:
+        """Disk that `compact` would free at least; 0 on a server, which compacts by itself."""
+        return getattr(self._engine, "log_bytes", 0)
