@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import re
 import shlex
@@ -11,6 +12,7 @@ import sys
 import tomllib
 import types
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +22,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = {path.relative_to(ROOT).as_posix(): path for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]}
 ADDRESS = "127.0.0.1:8000"
 NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
+OUTPUT = "<!-- output -->"  # above a block that shows what the Python before it prints
 
 
 class Block(NamedTuple):
@@ -31,6 +34,7 @@ class Block(NamedTuple):
     code: str
     not_run: str | None
     """The reason why it is not run, from the comment above it."""
+    is_output: bool = False
 
 
 def read_blocks(name: str) -> list[Block]:
@@ -40,10 +44,10 @@ def read_blocks(name: str) -> list[Block]:
     for number, line in enumerate(PAGES[name].read_text(encoding="utf-8").splitlines(), start=1):
         if opened is None and line.startswith("```"):
             reason = NOT_RUN.fullmatch(above.strip())
-            opened, inside = (number, line[3:].strip(), reason and reason[1]), []
+            opened, inside = (number, line[3:].strip(), reason and reason[1], above.strip() == OUTPUT), []
         elif opened is not None and line == "```":
-            start, language, why = opened
-            blocks.append(Block(name, start, language, "".join(f"{text}\n" for text in inside), why))
+            start, language, why, is_output = opened
+            blocks.append(Block(name, start, language, "".join(f"{text}\n" for text in inside), why, is_output))
             opened = None
         elif opened is not None:
             inside.append(line)
@@ -82,6 +86,8 @@ class Runner:
     def __init__(self, run: Callable[..., Any], shorten: Callable[[list[str]], list[str]]) -> None:
         self.run, self.shorten = run, shorten
         self.names: dict[str, Any] = {"__name__": "__main__"}
+        self.printed: list[str] = []
+        """What each block of Python printed."""
         self.server: subprocess.Popen[str] | None = None
         self.address = ADDRESS
 
@@ -90,7 +96,12 @@ class Runner:
         place = f"{block.page}, line {block.line}"
         if block.language == "python":
             code = block.code.replace(ADDRESS, self.address)
-            exec(compile("\n" * block.line + code, PAGES[block.page], "exec"), self.names)
+            with redirect_stdout(io.StringIO()) as printed:
+                exec(compile("\n" * block.line + code, PAGES[block.page], "exec"), self.names)
+            self.printed.append(printed.getvalue())
+            return
+        if block.is_output:
+            assert looks_alike(self.printed[-1], block.code), f"{place} shows other output than\n{self.printed[-1]}"
             return
         if block.language == "toml":
             tomllib.loads(block.code)
@@ -162,6 +173,14 @@ class Runner:
             timeout=60,
         )
         assert answer.is_success, f"{place}: {answer.status_code} {answer.text}"
+
+
+def looks_alike(printed: str, shown: str) -> bool:
+    """Whether two texts have the same words, and numbers that differ by 0.02 at most."""
+    number = re.compile(r"-?\d+\.\d*")
+    ours, theirs = ([float(found) for found in number.findall(text)] for text in (printed, shown))
+    words = [re.sub(r"\s+", "", number.sub("#", text)) for text in (printed, shown)]
+    return words[0] == words[1] and all(abs(a - b) < 0.021 for a, b in zip(ours, theirs, strict=True))
 
 
 def check_install(arguments: list[str], place: str) -> None:

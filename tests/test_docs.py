@@ -33,6 +33,27 @@ LETTERS = {
 }
 
 
+
+def check_readme(names, printed):
+    """After a night of rain nobody can cross the river; a letter has nothing to do with it."""
+    scores = [float(number) for number in re.findall(r"-?\d+\.\d*(?:e-?\d+)?", printed[0].splitlines()[0])]
+    documents = names["documents"]
+    assert len(scores) == len(documents)
+    assert "nobody could pass" in documents[scores.index(max(scores))]
+
+
+def check_search(names, printed):  # noqa: ARG001
+    """A bridge collapses in a flood, an orchestra plays music, dough is baked."""
+    assert names["scores"].argmax(axis=1).tolist() == [0, 1, 2]
+    assert [hit.id for hit in names["hits"]] == ["engineers", "orchestra"]
+    assert all(hit.metadata == {"year": 1902} for hit in names["recent"])
+    (best, *_) = names["hits"]
+    assert "flood" in best.text[slice(*max(best.matches, key=lambda match: match.score).document)]
+
+
+RANKINGS = {"README.md": check_readme, "docs/search.md": check_search}
+
+
 def write_lines(path, records):
     path.parent.mkdir(parents=True, exist_ok=True)
     opened = gzip.open if path.suffix == ".gz" else open
@@ -77,8 +98,8 @@ def template(tmp_path_factory, marian_folder):  # noqa: F811
     write_texts(folder / "articles", ARTICLES)
     write_texts(folder / "my-documents", LETTERS)
     texts = [{"text": text} for text in CORPUS]
-    for name in ("texts.jsonl", "corpus.jsonl"):
-        write_lines(folder / name, texts)
+    write_lines(folder / "texts.jsonl", texts)
+    write_lines(folder / "corpus.jsonl", [{"text": long_text}])
     for part in ("train", "dev"):
         write_lines(folder / "wikipedia" / f"{part}.jsonl.gz", [{"text": long_text}] * 2)
     for part in range(2):
@@ -95,8 +116,8 @@ def template(tmp_path_factory, marian_folder):  # noqa: F811
     sections = [{"sections": [{"head": "", "paras": [text]} for text in texts]} for texts in paragraphs]
     write_lines(folder / "articles.jsonl", sections)
     task = folder / "tasks" / "cranfield"
-    write_lines(task / "corpus.jsonl", [{"_id": str(i), "text": text} for i, text in enumerate(CORPUS)])
-    write_lines(task / "queries.jsonl", [{"_id": "1", "text": "the rain"}, {"_id": "2", "text": "a letter"}])
+    write_lines(task / "corpus.jsonl", [{"id": str(i), "text": text} for i, text in enumerate(CORPUS)])
+    write_lines(task / "queries.jsonl", [{"id": "1", "text": "the rain"}, {"id": "2", "text": "a letter"}])
     save_backbone(folder / "facebook" / "bart-base", "bart", encoder_layers=6)
     save_backbone(folder / "sentence-transformers" / "all-MiniLM-L6-v2", "bert")
     shutil.copytree(marian_folder, folder / "Helsinki-NLP" / "opus-mt-fr-en")
@@ -118,12 +139,15 @@ def shorten(arguments):
     """Return options that make a command fast enough for a test."""
     if arguments[0] == "train" and not any("optimizer.steps" in argument for argument in arguments):
         settings = ["optimizer.steps=2", "optimizer.batch_tokens=256", "report.documents=2", "report.bleu_documents=1"]
-        settings += ["optimizer.precision=float32"] if arguments[1] == "lm" else []
+        settings += ["optimizer.warmup_steps=0", "optimizer.precision=float32"]
         return [part for setting in settings for part in ("--set", setting)]
     if arguments[:2] == ["lm", "generate"] and "--max-new-tokens" not in arguments:
         return ["--max-new-tokens", "20"]
+    if arguments[:2] == ["lm", "evaluate"]:
+        return ["--articles", "1"]
     if arguments[0] == "evaluate" and arguments[1] != "similarity":
-        return ["--documents", "2"]
+        fewer = ["--ratios", "0.1", "--beams", "1"] if arguments[1] == "reconstruction" else []
+        return ["--documents", "1", "--max-tokens", "32", *fewer]
     return []
 
 
@@ -146,6 +170,8 @@ def run_page(runner, name):
 @pytest.mark.parametrize("name", [name for name, blocks in BLOCKS.items() if blocks])
 def test_every_block_of_the_page_runs(name, runner):
     run_page(runner, name)
+    if name in RANKINGS:
+        RANKINGS[name](runner.names, runner.printed)
 
 
 def test_few_blocks_are_not_run_and_each_says_why():
@@ -182,7 +208,7 @@ def test_the_pages_name_only_options_that_exist(run):
     from textnuggets.cli import app
 
     def options(command):
-        found = {name for parameter in command.params for name in parameter.opts}
+        found = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
         return found.union(*(options(below) for below in getattr(command, "commands", {}).values()))
 
     known = options(typer.main.get_command(app)) | {"--help", "--only", "--task", "--shutdown-timeout", "--logdir"}

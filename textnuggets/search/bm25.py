@@ -16,12 +16,12 @@ class BM25:
     def __init__(self, texts: Sequence[str]) -> None:
         self.count = len(texts)
         self._engine = _bm25s().BM25()
-        self._engine.index(words_of(texts), show_progress_bar=False)
+        self._engine.index(words_of(texts), show_progress=False)
 
     def nearest(self, queries: Sequence[str], k: int) -> np.ndarray:
         """`(queries, k)` the numbers of the best texts, best first."""
         words = words_of(queries)
-        found, _ = self._engine.retrieve(words, k=min(k, self.count), show_progress_bar=False)
+        found, _ = self._engine.retrieve(words, k=min(k, self.count), show_progress=False)
         return np.asarray(found)
 
     def scores(self, query: str) -> np.ndarray:
@@ -41,6 +41,6 @@ def _bm25s() -> Any:
 def words_of(texts: Sequence[str]) -> list[list[str]]:
     """Lower-case words without English stop words; a text of nothing else keeps a word that no other has."""
     found: list[list[str]] = _bm25s().tokenize(
-        list(texts), stopwords="en", return_ids=False, show_progress_bar=False
+        list(texts), stopwords="en", return_ids=False, show_progress=False
     )
     return [words or [""] for words in found]
