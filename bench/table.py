@@ -10,7 +10,12 @@ from bench.measuring import RESULTS
 from tools.marks import fill_marks
 
 ROOT = RESULTS.parent.parent
-PAGES = (ROOT / "README.md", ROOT / "docs" / "search.md", ROOT / "docs" / "serving.md")
+PAGES = (
+    ROOT / "README.md",
+    ROOT / "docs" / "benchmarks.md",
+    ROOT / "docs" / "search.md",
+    ROOT / "docs" / "serving.md",
+)
 ORDER = (
     "encode-vs-bare-marian",
     "encode-vs-bare-bert",
@@ -31,6 +36,14 @@ ORDER = (
     "serve-fuzz",
 )
 
+# What one may choose between: the system of docs/results/search and the row of the index benchmark.
+CHOICES = {
+    "nuggets (`search`)": ("search", "nuggets"),
+    "one vector per document": ("all-MiniLM-L6-v2:mean", "one vector"),
+    "a vector for every token": ("all-MiniLM-L6-v2:all", "all tokens"),
+    "BM25": ("bm25", "bm25"),
+}
+
 
 def read(name: str) -> dict[str, Any]:
     """What was recorded."""
@@ -39,20 +52,22 @@ def read(name: str) -> dict[str, Any]:
 
 
 def results_table() -> str:
-    """All ratios."""
-    rows = ["| what | ratio | range | target | threads |", "|---|---|---|---|---|"]
+    """Return all ratios, with the direction that is better."""
+    rows = ["| what | better | ratio | range | target | threads |", "|---|---|---|---|---|---|"]
     for name in ORDER:
         result = read(name)
         spread = f"{result['ratio_min']} to {result['ratio_max']}" if "ratio_min" in result else ""
         rows.append(
-            f"| [{name}](bench/results/{name}.json): {result['claim']} | {result['ratio']}x | {spread} | {result['target']} | "
+            f"| [{name}](../bench/results/{name}.json): relative to {result['claim']} | "
+            f"{'lower' if result['target'].startswith('<') else 'higher'} | "
+            f"{result['ratio']}x | {spread} | {result['target']} | "
             f"{result['machine']['torch_threads']} |"
         )
     rows += [
         "",
-        "Both sides measured in one run on so many CPU threads; where there is a range, the median of paired rounds. Rows of "
-        "the index and the server use the models that ship, the others untrained ones. `python -m bench TEXTS` repeats them, "
-        "with `--only search`, `serve`, `endurance` and `fuzz` for those of the index and the server.",
+        "Measured on CPU, with the number of threads in the last column; where there is a range, the ratio is the median of "
+        "paired rounds. Rows of the index and the server use shipped models, the others untrained ones. `python -m bench "
+        "TEXTS` repeats them; `--only search`, `serve`, `endurance` or `fuzz` run those of the index and the server.",
     ]
     return "\n".join(rows)
 
@@ -78,6 +93,39 @@ def index_table() -> str:
     )
 
 
+def choice_table() -> str:
+    """Return nuggets beside what one would use instead: quality, bytes and latency."""
+    quality = {
+        task: {row["system"]: row["measures"]["nDCG@10"]["mean"] for row in _similarity(task)["results"]}
+        for task in ("cranfield", "time")
+    }
+    measured = read("index-size")
+    rows = [
+        "| | Cranfield (200 tokens), nDCG@10 | TIME (774 tokens), nDCG@10 | 20,000 passages on disk | a query, median |",
+        "|---|---|---|---|---|",
+    ]
+    for label, (system, name) in CHOICES.items():
+        row = measured["rows"][name]
+        size = "" if row["bytes"] is None else f"{row['bytes'] / 1e6:,.0f} MB"
+        cells = [f"{quality[task][system]:.1f}" for task in quality]
+        rows.append(f"| {label} | {' | '.join(cells)} | {size} | {row['p50_ms']:,.0f} ms |")
+    return "\n".join(
+        [
+            *rows,
+            "",
+            "Higher nDCG is better. The first three use the same backbone, all-MiniLM-L6-v2; exact search on one CPU thread "
+            "([disk and time](bench/results/index-size.json), [Cranfield](docs/results/search/cranfield/similarity.md), "
+            "[TIME](docs/results/search/time/similarity.md)).",
+        ]
+    )
+
+
+def _similarity(task: str) -> dict[str, Any]:
+    path = ROOT / "docs" / "results" / "search" / task / "similarity.json"
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
 def load_table() -> str:
     """The server's throughput and latency by how many ask at once."""
     result = read("serve-batching")
@@ -96,7 +144,12 @@ def load_table() -> str:
     )
 
 
-TABLES: dict[str, Callable[[], str]] = {"bench": results_table, "index": index_table, "load": load_table}
+TABLES: dict[str, Callable[[], str]] = {
+    "bench": results_table,
+    "choice": choice_table,
+    "index": index_table,
+    "load": load_table,
+}
 
 
 def fill(page: str) -> str:

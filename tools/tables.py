@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from textnuggets.evaluate.report import claims_table
+from textnuggets.shipped import JOBS, find_shipped
 from tools import language
 from tools.marks import fill_marks
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "docs" / "results"
 PAGES = (ROOT / "README.md", ROOT / "docs" / "results.md")
+LICENCES = {"apache-2.0": "Apache-2.0", "cc-by-4.0": "CC BY 4.0"}
 SINGLE = ("0.05", "0.1", "0.15", "0.25")
 # Whose results the paper's claims are held against, by the name a reader knows.
 CLAIMED = {
-    "default": (
+    "reconstruct": (
         "default/lengths/reconstruction",
         "default/nuggets/preferences",
         "default/nuggets/probing",
         "default/nuggets-256/probing",
     ),
-    "default, r = 0.25": ("default/nuggets-0.25/preferences",),
+    "reconstruct, r = 0.25": ("default/nuggets-0.25/preferences",),
     "for r = 0.1 alone": (
         "single-ratio/single-0.1/lengths/reconstruction",
         "single-ratio/single-0.1/preferences",
@@ -39,11 +42,11 @@ CLAIMED = {
     "search, token, 100 steps": ("search/gather-token/preferences",),
 }
 LENGTHS = {
-    "default": "default/lengths",
+    "reconstruct": "default/lengths",
     "for r = 0.1 alone": "single-ratio/single-0.1/lengths",
     "translate en-fr": "translate/lengths",
 }
-FIDELITY = {"default": "default/nuggets", "the one for r = 0.1 alone": "single-ratio/single-0.1"}
+FIDELITY = {"reconstruct": "default/nuggets", "the one for r = 0.1 alone": "single-ratio/single-0.1"}
 # Tasks of search, by what is shown of them.
 SEARCHED = {
     "cranfield": "Cranfield, nDCG@10",
@@ -66,7 +69,7 @@ def by_ratio(found: dict[str, Any]) -> dict[float, dict[str, Any]]:
 
 
 def default_table() -> str:
-    """What the default model gives back, on the dev and test texts."""
+    """Return how well `reconstruct` gives texts back, on the dev and test texts."""
     found = {part: read(f"default/{part}") for part in ("dev", "test")}
     dev_rows, test_rows = by_ratio(found["dev"]), by_ratio(found["test"])
     rows = [
@@ -85,13 +88,35 @@ def default_table() -> str:
         "",
         f"Wikipedia text it was not trained on, documents of up to {found['dev']['results'][0]['max_tokens']} tokens "
         f"({counts['dev']} dev, {counts['test']} test), {settings['beams']} beams: "
-        "[dev](docs/results/default/dev/reconstruction.json), [test](docs/results/default/test/reconstruction.json).",
+        "[dev](results/default/dev/reconstruction.json), [test](results/default/test/reconstruction.json).",
     ]
     return "\n".join(rows)
 
 
+def models_table() -> str:
+    """Return the models that ship: job, size, language and licence, from their folders."""
+    rows = [
+        "| name | job | backbone | vectors | size | language | licence |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, job in JOBS.items():
+        folder = find_shipped(name)
+        assert folder is not None
+        card = (folder / "README.md").read_text(encoding="utf-8")
+        facts = dict(re.findall(r"^(language|license|base_model): (.+)$", card, re.MULTILINE))
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        width = config.get("nugget", config)["backbone"]
+        size = sum(file.stat().st_size for file in folder.iterdir())
+        rows.append(
+            f"| [`{name}`]({folder.relative_to(ROOT)}/README.md) | {job} | {facts['base_model'].split('/')[-1]} | "
+            f"{width.get('d_model') or width.get('hidden_size')} dimensions | {size / 1e6:.0f} MB | English | "
+            f"{LICENCES[facts['license']]} |"
+        )
+    return "\n".join(rows)
+
+
 def single_ratio_table() -> str:
-    """The default model trained on for one ratio alone, or for all of them."""
+    """Return `reconstruct` trained further for one ratio alone, or for all of them."""
     every = by_ratio(read("single-ratio/any-ratio"))
     rows = [
         "| ratio | for this ratio alone: BLEU, loss | for all four: BLEU, loss | before: BLEU, loss |",
@@ -248,6 +273,7 @@ def claims() -> str:
 
 
 TABLES: dict[str, Callable[[], str]] = {
+    "models": models_table,
     "default": default_table,
     "single-ratio": single_ratio_table,
     "translate": translate_table,
