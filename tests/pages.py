@@ -19,7 +19,10 @@ from typing import Any, NamedTuple
 import httpx
 
 ROOT = Path(__file__).parent.parent
-PAGES = {path.relative_to(ROOT).as_posix(): path for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]}
+PAGES = {
+    path.relative_to(ROOT).as_posix(): path
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+}
 ADDRESS = "127.0.0.1:8000"
 NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
 OUTPUT = "<!-- output -->"  # above a block that shows what the Python before it prints
@@ -47,7 +50,9 @@ def read_blocks(name: str) -> list[Block]:
             opened, inside = (number, line[3:].strip(), reason and reason[1], above.strip() == OUTPUT), []
         elif opened is not None and line == "```":
             start, language, why, is_output = opened
-            blocks.append(Block(name, start, language, "".join(f"{text}\n" for text in inside), why, is_output))
+            blocks.append(
+                Block(name, start, language, "".join(f"{text}\n" for text in inside), why, is_output)
+            )
             opened = None
         elif opened is not None:
             inside.append(line)
@@ -101,7 +106,9 @@ class Runner:
             self.printed.append(printed.getvalue())
             return
         if block.is_output:
-            assert looks_alike(self.printed[-1], block.code), f"{place} shows other output than\n{self.printed[-1]}"
+            assert looks_alike(self.printed[-1], block.code), (
+                f"{place} shows other output than\n{self.printed[-1]}"
+            )
             return
         if block.language == "toml":
             tomllib.loads(block.code)
@@ -129,9 +136,13 @@ class Runner:
         elif program == "curl":
             self.fetch(arguments, place)
         elif program in ("cat", "grep"):
-            subprocess.run(shlex.join(command).replace("'|'", "|"), shell=True, check=False, capture_output=True)
+            subprocess.run(
+                shlex.join(command).replace("'|'", "|"), shell=True, check=False, capture_output=True
+            )
         else:
-            raise AssertionError(f"{place}: {program!r} is not run here; write <!-- not run: why --> above the block")
+            raise AssertionError(
+                f"{place}: {program!r} is not run here; write <!-- not run: why --> above the block"
+            )
 
     def serve(self, arguments: list[str]) -> None:
         """Start the server on a free port, in a process of its own."""
@@ -164,7 +175,9 @@ class Runner:
         parser.add_argument("-d")
         parser.add_argument("-X")
         given = parser.parse_args(arguments)
-        assert given.url.startswith((f"http://{ADDRESS}", f"http://{ADDRESS.replace('127.0.0.1', 'localhost')}")), place
+        assert given.url.startswith(
+            (f"http://{ADDRESS}", f"http://{ADDRESS.replace('127.0.0.1', 'localhost')}")
+        ), place
         answer = httpx.request(
             given.X or ("GET" if given.d is None else "POST"),
             re.sub(r"//[^/]+", f"//{self.address}", given.url, count=1),
@@ -192,7 +205,9 @@ def check_install(arguments: list[str], place: str) -> None:
         if argument.startswith("-"):
             continue
         name, _, wanted = argument.removesuffix("]").partition("[")
-        assert name in ("textnuggets", "textnuggets-models") or (ROOT / name / "pyproject.toml").is_file(), place
+        assert name in ("textnuggets", "textnuggets-models") or (ROOT / name / "pyproject.toml").is_file(), (
+            place
+        )
         assert set(filter(None, wanted.split(","))) <= set(extras), f"{place}: {argument}"
 
 

@@ -33,7 +33,6 @@ LETTERS = {
 }
 
 
-
 def check_readme(names, printed):
     """After a night of rain nobody can cross the river; a letter has nothing to do with it."""
     scores = [float(number) for number in re.findall(r"-?\d+\.\d*(?:e-?\d+)?", printed[0].splitlines()[0])]
@@ -91,7 +90,9 @@ def template(tmp_path_factory, marian_folder):  # noqa: F811
             "article.txt": long_text,
             "sputnik.txt": " ".join(long_text.split()[:1010]),
             "wikitext.test.txt": f" = Rain = \n\n {' '.join(CORPUS)} \n\n = Cats = \n\n {' '.join(CORPUS[::-1])} \n",
-            "pairs.tsv": "".join(f"the {i} cat sat {i}\ta cat {i} was sitting {i}\n" * 2 for i in range(1200)),
+            "pairs.tsv": "".join(
+                f"the {i} cat sat {i}\ta cat {i} was sitting {i}\n" * 2 for i in range(1200)
+            ),
             "tasks/cranfield/qrels.tsv": "query-id\tcorpus-id\tscore\n1\t1\t1\n2\t2\t1\n",
         },
     )
@@ -101,7 +102,7 @@ def template(tmp_path_factory, marian_folder):  # noqa: F811
     write_lines(folder / "texts.jsonl", texts)
     write_lines(folder / "corpus.jsonl", [{"text": long_text}])
     for part in ("train", "dev"):
-        write_lines(folder / "wikipedia" / f"{part}.jsonl.gz", [{"text": long_text}] * 2)
+        write_lines(folder / "wikipedia" / f"{part}.jsonl.gz", [{"text": " ".join(CORPUS * 4)}] * 2)
     for part in range(2):
         write_lines(folder / "shards" / f"{part}.jsonl", texts)
     write_lines(
@@ -138,7 +139,12 @@ def folder(template, tmp_path, monkeypatch):
 def shorten(arguments):
     """Return options that make a command fast enough for a test."""
     if arguments[0] == "train" and not any("optimizer.steps" in argument for argument in arguments):
-        settings = ["optimizer.steps=2", "optimizer.batch_tokens=256", "report.documents=2", "report.bleu_documents=1"]
+        settings = [
+            "optimizer.steps=2",
+            "optimizer.batch_tokens=256",
+            "report.documents=2",
+            "report.bleu_documents=1",
+        ]
         settings += ["optimizer.warmup_steps=0", "optimizer.precision=float32"]
         return [part for setting in settings for part in ("--set", setting)]
     if arguments[:2] == ["lm", "generate"] and "--max-new-tokens" not in arguments:
@@ -201,18 +207,32 @@ def test_the_tables_are_what_the_results_files_say():
             assert tool.fill(text) == text
 
 
-def test_the_pages_name_only_options_that_exist(run):
+def test_the_pages_name_only_options_that_exist():
     """Options in prose, such as `--resume`, are those of some command or of a program named beside them."""
     import typer.main
 
     from textnuggets.cli import app
 
     def options(command):
-        found = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+        found = {
+            name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)
+        }
         return found.union(*(options(below) for below in getattr(command, "commands", {}).values()))
 
-    known = options(typer.main.get_command(app)) | {"--help", "--only", "--task", "--shutdown-timeout", "--logdir"}
+    known = options(typer.main.get_command(app)) | {
+        "--help",
+        "--only",
+        "--task",
+        "--shutdown-timeout",
+        "--logdir",
+    }
     for name in PAGES:
-        text = re.sub(r"^```.*?^```", "", PAGES[name].read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
-        named = {option for code in re.findall(r"`([^`\n]+)`", text) for option in re.findall(r"(?<!\S)--[a-z-]+", code)}
+        text = re.sub(
+            r"^```.*?^```", "", PAGES[name].read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE
+        )
+        named = {
+            option
+            for code in re.findall(r"`([^`\n]+)`", text)
+            for option in re.findall(r"(?<!\S)--[a-z-]+", code)
+        }
         assert named <= known, f"{name}: {named - known}"
