@@ -51,7 +51,7 @@ def sentence_transformers(name: str, texts: list[str], source: str, rounds: int)
     fitting = [text for text in texts if len(model.tokenizer(text).input_ids) <= limit]
     result = compare(
         lambda: model.encode(fitting, batch_size=BATCH),
-        lambda: peer.encode(fitting, batch_size=BATCH, show_progress_bar_bar=False),
+        lambda: peer.encode(fitting, batch_size=BATCH, show_progress_bar=False),
         rounds,
     )
     record(

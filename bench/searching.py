@@ -72,12 +72,12 @@ def _one_vector(name: str, documents: list[str], task: Task) -> dict[str, Any]:
 
     model = SentenceTransformer(name, device="cpu")
     started = time.perf_counter()
-    vectors = model.encode(documents, normalize_embeddings=True, show_progress_bar_bar=True)
+    vectors = model.encode(documents, normalize_embeddings=True, show_progress_bar=True)
     seconds = time.perf_counter() - started
     found, times = [], []
     for query in task.queries:
         begun = time.perf_counter()
-        scores = vectors @ model.encode([query], normalize_embeddings=True, show_progress_bar_bar=False)[0]
+        scores = vectors @ model.encode([query], normalize_embeddings=True, show_progress_bar=False)[0]
         found.append(np.argsort(-scores)[:K].tolist())
         times.append(time.perf_counter() - begun)
     size = len(documents) * vectors.shape[1] * 2  # as float16

@@ -30,7 +30,7 @@ class NuggetConfig(PreTrainedConfig):
         scorer_layer: The encoder layer l whose hidden states are scored, 0 (the embeddings)
             to L (the last layer).
         selector: Who picks the nuggets: `learned` (the paper), `spread` (learned, one in each of k
-            equal chunks), `chunking`, `sentence_boundary`, `all_tokens` (ColBART), `mean` for one
+            equal chunks), `even_content` (the last token of each of k chunks of equal content), `chunking`, `sentence_boundary`, `all_tokens` (ColBART), `mean` for one
             pooled vector (TSDAE), or any function registered in `textnuggets.model.selection`.
         gather: What of the last layer a nugget is made of: the chosen `token` alone (the paper), the
             `mean` over the segment it closes, `attention` over that segment, or `both`, token and

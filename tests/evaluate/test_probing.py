@@ -90,6 +90,7 @@ def test_gains_are_averaged_over_documents_and_drawn(copier, tmp_path):
     first = part["by_order"][0]
     assert max(abs(gain) for gain in first["gain"] if gain is not None) > 0.01  # it makes a difference
     assert sum(first["positions"]) == first["documents"] == part["documents"]
+    assert [item["nugget"] for item in part["by_order"]] == list(range(1, len(part["by_order"]) + 1))
     assert "r = 0.5" in probing.to_markdown(found)
     assert len(draw_gain_by_order(part).axes) == 6  # three nuggets, each with where it stands
     assert len(draw_gain_around(found).axes[0].lines) == 2 + 2  # a curve for each length, and the axes' zeros

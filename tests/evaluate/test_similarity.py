@@ -124,6 +124,12 @@ def test_the_three_similarities_agree_on_one_vector_and_differ_on_several():
     )
     # Both query vectors want the same document vector; only one of them may have it.
     assert matching(query, [document])[0] < one_way(query, [document])[0]
+    # The one that is left over takes the next best, at right angles; the sum is divided by all query vectors.
+    cosine = query @ document.T
+    assert matching(query, [document])[0] == pytest.approx((cosine[0, 0] + cosine[1, 1]) / 2)
+    assert matching(document, [query])[0] == pytest.approx((cosine[0, 0] + cosine[1, 1]) / 3)
+    back = one_way(document, [query])[0]
+    assert both_ways(query, [document])[0] == pytest.approx((one_way(query, [document])[0] + back) / 2)
     # The document says things the query does not ask for.
     assert both_ways(query, [document])[0] < one_way(query, [document])[0]
 

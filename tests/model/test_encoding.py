@@ -334,6 +334,20 @@ def test_nuggets_of_another_width_are_refused(model):
         )
 
 
+def test_texts_are_decoded_with_five_beams_unless_told_otherwise(model, monkeypatch):
+    seen = []
+    original = model.view.generate
+    monkeypatch.setattr(
+        model.view,
+        "generate",
+        lambda *given, **options: seen.append(options["num_beams"]) or original(*given, **options),
+    )
+    nuggets = model.encode(CORPUS[0])
+    model.reconstruct(nuggets)
+    model.reconstruct(nuggets, num_beams=2)
+    assert seen == [5, 2]
+
+
 def test_queries_and_documents_are_encoded_at_their_own_ratios():
     model = tiny_model("bart", ratio=0.25, query_ratio=0.5)
     text = CORPUS[0]

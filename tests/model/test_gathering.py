@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tests.tiny import CORPUS, DECODERS, tiny_model
 from textnuggets import NuggetConfig, NuggetModel
 from textnuggets.errors import ConfigError
-from textnuggets.model.pooling import Gather, gather_selected, segments
+from textnuggets.model.feedback import Feedback
+from textnuggets.model.pooling import Gather, gather_selected, mean_pool, segments
 from textnuggets.model.selection import Selection, select_topk
 
 
@@ -27,6 +28,19 @@ def test_every_real_token_is_in_one_segment_and_every_nugget_in_its_own(lengths,
             after = found[row, slot, position + 1 :]
             assert slot == kept.sum() - 1 or not after.any()  # only the last one takes what follows it
     assert not found[~selection.kept].any()
+
+
+def test_the_mean_of_a_text_leaves_its_padding_out():
+    states = torch.tensor([[[1.0], [3.0], [100.0]], [[2.0], [4.0], [9.0]]])
+    mask = torch.tensor([[True, True, False], [True, True, True]])
+    assert mean_pool(states, mask).flatten().tolist() == [2.0, 5.0]
+
+
+def test_feedback_tells_nuggets_and_other_tokens_apart_by_an_embedding_each():
+    feedback = Feedback(2)
+    feedback.types.weight.data = torch.tensor([[1.0, -1.0], [10.0, 20.0]])  # other, nugget
+    found = feedback(torch.zeros(1, 3, 2), torch.tensor([[False, True, False]]))
+    assert found.tolist() == [[[1.0, -1.0], [10.0, 20.0], [1.0, -1.0]]]
 
 
 STATES = torch.tensor([[[1.0], [2.0], [4.0], [8.0], [16.0]]])

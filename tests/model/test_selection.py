@@ -41,6 +41,7 @@ def candidates(lengths: list[int], count: list[int], **marks: list[list[int]]) -
         count=torch.tensor(count),
         punctuation=marked("punctuation"),
         sentence_ends=marked("sentence_ends"),
+        content=torch.ones(mask.shape),
     )
 
 
@@ -135,6 +136,25 @@ def test_spread_never_looks_at_padding():
     assert chosen(found) == [[1, 3, 5, 7], [2]]
 
 
+@given(n=st.integers(1, 60), k=st.integers(1, 60), seed=st.integers(0, 999))
+def test_even_content_ends_k_chunks_that_leave_no_token_out(n, k, seed):
+    k = min(n, k)
+    made = candidates([n, 1], [k, 1])
+    content = torch.rand(made.mask.shape, generator=torch.Generator().manual_seed(seed)) ** 4 * 14 + 2
+    (first, second) = chosen(SELECTORS["even_content"](replace(made, content=content)))
+    assert len(first) == k
+    assert first == sorted(set(first))
+    assert first[-1] == n - 1
+    assert second == [0]
+
+
+def test_even_content_gives_more_nuggets_to_what_carries_more():
+    made = candidates([12], [4])
+    assert chosen(SELECTORS["even_content"](made)) == [[2, 5, 8, 11]]
+    heavy = torch.tensor([[1.0] * 8 + [9.0] * 4])
+    assert chosen(SELECTORS["even_content"](replace(made, content=heavy))) == [[4, 8, 9, 11]]
+
+
 def test_sentence_boundaries_ignore_the_count_and_fall_back_to_the_last_token():
     found = SELECTORS["sentence_boundary"](candidates([6, 4], [1, 1], sentence_ends=[[2, 5], []]))
     assert chosen(found) == [[2, 5], [3]]
@@ -164,12 +184,15 @@ def test_a_new_selector_is_one_registered_function():
 
 def test_an_unknown_selector_is_named_with_the_known_ones():
     with pytest.raises(
-        ConfigError, match=r"learned, spread, chunking, sentence_boundary, all_tokens, mean; got 'random'"
+        ConfigError,
+        match=r"learned, spread, chunking, even_content, sentence_boundary, all_tokens, mean; got 'random'",
     ):
         tiny_model(selector="random")
 
 
-@pytest.mark.parametrize("name", ["chunking", "sentence_boundary", "all_tokens", "mean", "learned", "spread"])
+@pytest.mark.parametrize(
+    "name", ["chunking", "even_content", "sentence_boundary", "all_tokens", "mean", "learned", "spread"]
+)
 def test_every_selector_trains_and_encodes(name):
     model = tiny_model(selector=name)
     batch = tiny_batch()

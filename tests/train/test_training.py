@@ -255,9 +255,9 @@ def test_a_model_that_comes_with_the_package_is_started_from_by_its_name(
     unbroken, recipe, tmp_path, monkeypatch
 ):
     (tmp_path / "shipped").mkdir()
-    (tmp_path / "shipped" / "mine").symlink_to(unbroken / "best")
-    monkeypatch.setattr("textnuggets.model.checkpoint.SHIPPED", tmp_path / "shipped")
-    model = build_model(read_recipe(recipe, ["model.start=mine"]))
+    (tmp_path / "shipped" / "search").symlink_to(unbroken / "best")
+    monkeypatch.setattr("textnuggets.shipped.OWN", tmp_path / "shipped")
+    model = build_model(read_recipe(recipe, ["model.start=search"]))
     torch.testing.assert_close(
         model.value.weight, textnuggets.load(unbroken / "best").value.weight, rtol=0, atol=0
     )

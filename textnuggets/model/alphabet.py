@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer
@@ -82,9 +83,7 @@ def extend_tokenizer(tokenizer: PreTrainedTokenizerFast) -> tuple[PreTrainedToke
     added = [piece for piece in pieces if piece not in known]
     vocabulary += [[piece, SCORE] for piece in added]
     spec["model"]["byte_fallback"] = True
-    spec["normalizer"]["normalizers"] = [
-        step for step in spec["normalizer"]["normalizers"] if step["type"] != "Precompiled"
-    ]
+    spec["normalizer"] = _without_charsmap(spec["normalizer"])
     spec["decoder"] = {
         "type": "Sequence",
         "decoders": [
@@ -97,6 +96,20 @@ def extend_tokenizer(tokenizer: PreTrainedTokenizerFast) -> tuple[PreTrainedToke
     larger = deepcopy(tokenizer)
     larger._tokenizer = Tokenizer.from_str(json.dumps(spec))
     return larger, added
+
+
+def _without_charsmap(normalizer: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return a normalizer without SentencePiece's table of replacements."""
+    if normalizer is None or normalizer["type"] == "Precompiled":
+        return None
+    if normalizer["type"] != "Sequence":
+        return normalizer
+    return {
+        **normalizer,
+        "normalizers": [
+            _without_charsmap(step) for step in normalizer["normalizers"] if step["type"] != "Precompiled"
+        ],
+    }
 
 
 def _resembled(piece: str, tokenizer: PreTrainedTokenizerFast) -> int | None:

@@ -41,7 +41,13 @@ from textnuggets.model.pooling import Gather, mean_pool
 from textnuggets.model.residual import residual_bias
 from textnuggets.model.scoring import Scorer
 from textnuggets.model.selection import LEARNED, Candidates, Selection, get_selector, nugget_count
-from textnuggets.model.tokenizing import check_tokenizer, fetch, load_tokenizer, punctuation_ids
+from textnuggets.model.tokenizing import (
+    check_tokenizer,
+    fetch,
+    load_tokenizer,
+    punctuation_ids,
+    token_content,
+)
 from textnuggets.shipped import locate
 
 
@@ -52,6 +58,8 @@ class NuggetModel(TextInterface, PreTrainedModel):
     config_class = NuggetConfig
     base_model_prefix = "nugget"
     main_input_name = "input_ids"
+    content: Tensor
+    """`(vocabulary,)` the content of each token, from `token_content`, where the selector needs it."""
     supports_gradient_checkpointing = True
     accepts_loss_kwargs = True  # `num_items_in_batch`, from transformers' Trainer
     _supports_sdpa = True
@@ -74,6 +82,9 @@ class NuggetModel(TextInterface, PreTrainedModel):
         self.feedback = Feedback(self.view.hidden_size) if config.feedback else None
         self.gather = Gather(self.view.hidden_size, config.gather)
         self.value = nn.Linear(self.view.hidden_size, self.view.hidden_size, bias=False)
+        if config.selector == "even_content":
+            size = self.backbone.get_input_embeddings().num_embeddings  # type: ignore[operator]
+            self.register_buffer("content", torch.ones(size))
         self._tokenizer: Any = None
         self.post_init()
         self._freeze()
@@ -116,6 +127,7 @@ class NuggetModel(TextInterface, PreTrainedModel):
             config.punctuation_ids = punctuation_ids(check_tokenizer(tokenizer, "this backbone"))
         model = cls(config, loaded)
         model._tokenizer = tokenizer
+        model.measure_content()
         for part in (model.scorer, model.feedback, model.gather, model.value):
             if part is not None:  # only ours: T5 keeps some of its own weights in float32
                 part.to(device=loaded.device, dtype=loaded.dtype)
@@ -320,6 +332,7 @@ class NuggetModel(TextInterface, PreTrainedModel):
                     count=count,
                     punctuation=self._punctuation(input_ids),
                     sentence_ends=torch.zeros_like(mask) if sentence_ends is None else sentence_ends,
+                    content=self._content(input_ids),
                 )
             )
             found.append((scores, selection))
@@ -335,6 +348,16 @@ class NuggetModel(TextInterface, PreTrainedModel):
             chosen = self.gather(hidden_states, selection, mask)
         nuggets = self.value(chosen.to(self.value.weight.dtype))  # Z = X' W^V (Eq. 4)
         return GeneratedNuggets(nuggets, scores.gather(1, selection.positions), selection, scores)
+
+    def measure_content(self) -> None:
+        """Fill in the content of each token from the tokenizer, for the selector that needs it."""
+        if self.config.selector == "even_content":
+            self.content.copy_(token_content(self.tokenizer, len(self.content)))
+
+    def _content(self, input_ids: Tensor) -> Tensor:
+        if self.config.selector != "even_content":
+            return torch.ones_like(input_ids, dtype=torch.float32)
+        return self.content[input_ids]
 
     def _punctuation(self, input_ids: Tensor) -> Tensor:
         ids = torch.tensor(self.config.punctuation_ids, dtype=input_ids.dtype, device=input_ids.device)

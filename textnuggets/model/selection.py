@@ -37,6 +37,7 @@ class Candidates:
     count: Tensor  # (batch,) the k asked for
     punctuation: Tensor  # True on commas and periods
     sentence_ends: Tensor  # True on the last token of each sentence
+    content: Tensor  # information of each token, in nats, for `even_content`; ones where it is not known
 
 
 class Selection(NamedTuple):
@@ -125,6 +126,13 @@ def chunking(candidates: Candidates) -> Selection:
 
 
 @selector
+def even_content(candidates: Candidates) -> Selection:
+    """The last token of each of k chunks of about equal content: rare words and figures get more nuggets."""
+    last = torch.arange(candidates.mask.shape[1], device=candidates.mask.device).expand_as(candidates.mask)
+    return _best_of_chunks(last, candidates, _content_chunks(candidates))
+
+
+@selector
 def sentence_boundary(candidates: Candidates) -> Selection:
     """The last token of every sentence, however many there are (section 7.1)."""
     return _select_marked(candidates.sentence_ends & candidates.mask, candidates.mask)
@@ -146,11 +154,34 @@ def mean(candidates: Candidates) -> Selection:
     return Selection(last, torch.ones_like(last, dtype=torch.bool))
 
 
-def _best_of_chunks(ranking: Tensor, candidates: Candidates) -> Selection:
-    """Of each of k equal chunks of a text the token that ranks highest; of equals the earliest."""
+def _content_chunks(candidates: Candidates) -> Tensor:
+    """Return `(batch, n)` the chunk of each token, so that every chunk has about the same content, and none is empty.
+
+    A token counts half by its content and half as one of n: by content alone, chunks of frequent words get too long.
+    """
     mask, n = candidates.mask, candidates.mask.sum(-1, keepdim=True)
     count = torch.minimum(candidates.count[:, None], n)
-    chunk = torch.arange(mask.shape[1], device=mask.device) * count // n  # (batch, n) where each token lies
+    content = candidates.content.float() * mask
+    weight = (content / content.sum(-1, keepdim=True) + mask / n) / 2
+    middle = (
+        weight.cumsum(-1) - weight / 2
+    )  # (batch, n) in [0, 1): the share of content before a token's middle
+    chunk = torch.minimum((middle * count).long(), count - 1)
+    place = torch.arange(mask.shape[1], device=mask.device)
+    chunk = torch.maximum(chunk, count - n + place)  # enough tokens are left for all chunks that follow ...
+    rise = chunk - place
+    rise[:, 0] = 0
+    return rise.cummin(-1).values + place  # ... and no chunk is left out
+
+
+def _best_of_chunks(ranking: Tensor, candidates: Candidates, chunk: Tensor | None = None) -> Selection:
+    """Of each of k chunks of a text, equal ones by default, the token that ranks highest; of equals the earliest."""
+    mask, n = candidates.mask, candidates.mask.sum(-1, keepdim=True)
+    count = torch.minimum(candidates.count[:, None], n)
+    if chunk is None:
+        chunk = (
+            torch.arange(mask.shape[1], device=mask.device) * count // n
+        )  # (batch, n) where each token lies
     k_max = int(count.max())
     best_first = ranking.argsort(dim=-1, descending=True, stable=True)
     place = best_first.argsort(dim=-1)  # (batch, n) 0 for the best token of the text

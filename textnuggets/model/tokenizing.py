@@ -11,14 +11,17 @@ import re
 from pathlib import Path
 from typing import Any
 
+import torch
 from huggingface_hub import hf_hub_download
 from huggingface_hub.errors import EntryNotFoundError, HFValidationError
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
+from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from textnuggets.errors import BackboneError, MissingExtraError
 
+CONTENT = (2.0, 16.0)  # nats: pieces that only the target side uses have no probability to speak of
 UNREACHABLE = -1000.0  # score of pieces only the target side uses; better than unknown, no more
 
 
@@ -61,6 +64,19 @@ def punctuation_ids(tokenizer: PreTrainedTokenizerFast) -> list[int]:
         if token.lstrip("\u2581\u0120").removeprefix("##") in {",", "."}
     ]
     return sorted(found)
+
+
+def token_content(tokenizer: PreTrainedTokenizerFast, size: int) -> Tensor:
+    """Return `(size,)` the content of each token in nats, -log p, from the piece scores of a Unigram tokenizer."""
+    model = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
+    if model["type"] != "Unigram":
+        raise BackboneError(
+            f"the selector 'even_content' needs a Unigram tokenizer, whose pieces have probabilities; this one is "
+            f"{model['type']}. Use 'spread' or 'chunking'."
+        )
+    content = torch.full((size,), CONTENT[1])
+    content[: len(model["vocab"])] = -torch.tensor([score for _, score in model["vocab"]])[:size]
+    return content.clamp(*CONTENT)
 
 
 def build_marian_tokenizer(source: Path, vocabulary: Path) -> PreTrainedTokenizerFast:

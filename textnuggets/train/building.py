@@ -89,6 +89,10 @@ def build_nugget_model(recipe: Recipe) -> NuggetModel:
         model.config.ratio = wanted.ratio
         if wanted.query_ratio is not None:
             model.config.query_ratio = wanted.query_ratio
+        if model.config.freeze != wanted.freeze:  # which parts learn is up to each run
+            model.config.freeze = wanted.freeze
+            model.requires_grad_(True)
+            model._freeze()
         _check_settings(wanted, model.config, settings[2:])
     else:
         config = NuggetConfig(**{key: getattr(wanted, key) for key in settings})
@@ -136,6 +140,7 @@ def leave_behind(model: NuggetModel, wanted: ModelRecipe) -> NuggetModel:
     less = NuggetModel(config, model.backbone)
     less.load_state_dict(model.state_dict(), strict=False)  # all but what was left behind
     less._tokenizer = model._tokenizer
+    less.measure_content()
     return less
 
 

@@ -38,8 +38,8 @@ class ModelRecipe:
     scorer_layer: int = 3
     """The encoder layer l that is scored."""
     selector: str = "learned"
-    """Who picks the nuggets: learned, spread (learned, one in each of k equal chunks), chunking, sentence_boundary,
-    all_tokens, or mean (TSDAE)."""
+    """Rule that picks the nuggets: learned, spread (learned, one in each of k equal chunks), even_content (the last
+    token of each of k chunks of equal content), chunking, sentence_boundary, all_tokens, or mean (TSDAE)."""
     gather: GatherMode = "token"
     """What a nugget is made of: the chosen token, the mean of or attention over the segment it closes, or both
     (token and mean)."""
