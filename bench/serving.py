@@ -22,6 +22,7 @@ import psutil
 
 import textnuggets
 from bench.measuring import record
+from textnuggets.serve.loading import DECODER
 
 CLIENTS = (1, 8, 16, 32)
 
@@ -45,7 +46,7 @@ def served(model: str, *options: str) -> Iterator[tuple[str, psutil.Process]]:
 
 
 async def load(address: str, clients: int, seconds: float, texts: list[str]) -> dict[str, Any]:
-    """So many clients, each asking for one short text after the other."""
+    """Measure clients that each ask for one short text after the other."""
     times: list[float] = []
     errors = 0
     end = time.perf_counter() + seconds
@@ -121,7 +122,9 @@ def fuzz(model: str, texts: list[str], source: str, examples: int = 270, seed: i
         index = textnuggets.NuggetIndex.create(Path(folder) / "index", textnuggets.load(model))
         index.add([f"d{i}" for i in range(20)], texts[:20])
         index.close()
-        with served(model, "--index", f"{folder}/index") as (address, process):
+        # A model that decodes is served as well, so that every path can succeed.
+        options = ("--model", DECODER, "--index", f"{folder}/index")
+        with served(model, *options) as (address, process):
             command = ["schemathesis", "run", f"{address}/openapi.json", "--max-examples", str(examples)]
             # A request may take the server's own time limit, and longer if it waits for others.
             command += ["--seed", str(seed), "--checks", CHECKS, "--request-timeout", "120"]
@@ -141,6 +144,7 @@ def fuzz(model: str, texts: list[str], source: str, examples: int = 270, seed: i
         "1",
         {
             "model": model,
+            "decoder": DECODER,
             "source": source,
             "checks": CHECKS,
             "examples": examples,

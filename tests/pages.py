@@ -11,10 +11,11 @@ import subprocess
 import sys
 import tomllib
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import httpx
 
@@ -67,10 +68,9 @@ def read_commands(block: Block) -> list[tuple[list[str], list[str]]]:
 
     A block of `sh` has commands alone; in a transcript they begin with "$ " and output follows.
     """
-    lines = re.sub(r"\\\n\s*", " ", block.code).splitlines()
     if block.language == "sh":
-        found = [(shlex.split(line, comments=True), []) for line in lines]
-        return [(command, shown) for command, shown in found if command]
+        return [(command, []) for command in split_commands(block.code)]
+    lines = block.code.splitlines()
     commands: list[tuple[list[str], list[str]]] = []
     for line in lines:
         if line.startswith("$ "):
@@ -78,6 +78,23 @@ def read_commands(block: Block) -> list[tuple[list[str], list[str]]]:
         elif commands:
             commands[-1][1].append(line)
     return commands
+
+
+def split_commands(code: str) -> list[list[str]]:
+    """Return the commands of a script, which may continue over lines by a backslash or an open quote."""
+    commands, begun = [], ""
+    for line in code.splitlines():
+        begun += line
+        if begun.endswith("\\"):
+            begun = begun[:-1]
+            continue
+        try:
+            commands.append(shlex.split(begun, comments=True))
+            begun = ""
+        except ValueError:  # a quote is open
+            begun += "\n"
+    assert not begun, f"a command does not end: {begun}"
+    return [command for command in commands if command]
 
 
 class Runner:
@@ -145,8 +162,15 @@ class Runner:
             )
 
     def serve(self, arguments: list[str]) -> None:
-        """Start the server on a free port, in a process of its own."""
-        self.stop()
+        """Start a server on a free port, in a process of its own.
+
+        The first server of a page runs to its end; further ones do everything but listen.
+        """
+        if self.server is not None:
+            with mock.patch("uvicorn.Server.run", lambda _, sockets: [socket.close() for socket in sockets]):
+                done = self.run(*arguments, "--port", "0")
+            assert done.returncode == 0, f"{shlex.join(arguments)}: {done.stderr}"
+            return
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "textnuggets", *arguments, "--port", "0"]
         self.server = subprocess.Popen(command, stderr=subprocess.PIPE, encoding="utf-8", env=environment)
@@ -216,15 +240,20 @@ def stand_in_for_openai() -> types.ModuleType:
 
     class OpenAI:
         def __init__(self, base_url: str, api_key: str) -> None:
-            self.embeddings = self
-            self._post = lambda path, fields: httpx.post(
-                base_url + path, json=fields, headers={"Authorization": f"Bearer {api_key}"}, timeout=60
-            )
+            self.embeddings = self.models = self
+            headers = {"Authorization": f"Bearer {api_key}"}
+            self._client = lambda: httpx.Client(base_url=base_url, headers=headers, timeout=60)
 
         def create(self, **fields: object) -> types.SimpleNamespace:
-            answer = self._post("/embeddings", fields).raise_for_status().json()
+            with self._client() as client:
+                answer = client.post("/embeddings", json=fields).raise_for_status().json()
             data = [types.SimpleNamespace(**item) for item in answer["data"]]
             return types.SimpleNamespace(**{**answer, "data": data})
+
+        def list(self) -> Iterator[types.SimpleNamespace]:
+            with self._client() as client:
+                answer = client.get("/models").raise_for_status().json()
+            return iter([types.SimpleNamespace(**item) for item in answer["data"]])
 
     module = types.ModuleType("openai")
     module.OpenAI = OpenAI  # type: ignore[attr-defined]

@@ -13,7 +13,7 @@ import pytest
 from bench import table
 from tests.model.test_tokenizing import marian_folder  # noqa: F401  a fixture
 from tests.pages import PAGES, ROOT, Runner, headings, links, read_blocks, stand_in_for_openai
-from tests.tiny import CONFIGS, CORPUS, tiny_tokenizer
+from tests.tiny import CONFIGS, CORPUS, tiny_model, tiny_tokenizer
 from tests.train.setting import make_setting
 from tools import tables
 
@@ -121,6 +121,7 @@ def template(tmp_path_factory, marian_folder):  # noqa: F811
     write_lines(task / "queries.jsonl", [{"id": "1", "text": "the rain"}, {"id": "2", "text": "a letter"}])
     save_backbone(folder / "facebook" / "bart-base", "bart", encoder_layers=6)
     save_backbone(folder / "sentence-transformers" / "all-MiniLM-L6-v2", "bert")
+    tiny_model().save_pretrained(folder / "my-models" / "news")
     shutil.copytree(marian_folder, folder / "Helsinki-NLP" / "opus-mt-fr-en")
     return folder
 

@@ -1,6 +1,7 @@
 """python -m tools.screenshots [INDEX]: the page in Chromium, a picture of every tab, into docs/page.
 
-Needs `pip install playwright` and Chromium itself. INDEX is what the last tab searches; without it there is none.
+Needs `pip install playwright`, Chromium and both models (`pip install 'textnuggets[models]'`). INDEX is what the last tab
+searches; without it that tab has no picture.
 """
 
 from __future__ import annotations
@@ -19,26 +20,27 @@ PICTURES = Path(__file__).parent.parent / "docs" / "page"
 TEXT = (
     "Rain fell all night, and in the morning the river had risen above the old stone bridge. Farmers moved their "
     "cattle to the hills, while the mayor, who had seen two floods before, ordered the school to be opened for "
-    "families from the lower streets. By noon the water reached the market; nobody was hurt."
+    "families from the lower streets.\nBy noon the water reached the market; nobody was hurt."
 )
 OTHER = (
     "After a night of heavy rain the town by the river was flooded. The school took in people whose houses stood low, "
     "and the animals were driven uphill. There were no injuries."
 )
 QUERY = "what happens when a run is killed half-way?"
+TO_TOP = "document.querySelectorAll('textarea, html').forEach(part => part.scrollTo(0, 0))"
 PATIENCE = 120_000  # milliseconds a picture may wait for the model
 
 
 @contextmanager
 def serving(index: str | None) -> Iterator[str]:
-    """`textnuggets serve` on a free port; its address."""
+    """Run `textnuggets serve` with both shipped models on a free port; yield its address."""
     command = [
         sys.executable,
         "-m",
         "textnuggets",
         "serve",
-        "--port",
-        "0",
+        *("--model", "search", "--model", "reconstruct"),
+        *("--port", "0"),
         *(["--index", index] if index else []),
     ]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
@@ -54,27 +56,28 @@ def serving(index: str | None) -> Iterator[str]:
 
 
 def look(page: Page) -> None:
-    """A nugget chosen, with its gain curve."""
+    """Show a chosen nugget with its gain curve, which needs the model that decodes."""
+    page.select_option("#look-model", "reconstruct")
     page.fill("#look-text", TEXT)
     page.locator("#look-ratio").fill("0.1")
     marks = page.locator("#look-out mark")
     marks.nth(3).wait_for(timeout=PATIENCE)
-    page.wait_for_timeout(1000)  # the last of the answers that come while one types
+    page.wait_for_timeout(1000)  # until the answers to earlier changes are drawn
     marks.nth(1).click()
     page.click("#gain-go")
     page.locator("#curve").wait_for(timeout=PATIENCE)
 
 
 def rebuild(page: Page) -> None:
-    """A text decoded from a quarter of its vectors."""
+    """Show a text decoded from few vectors, with its doubtful words."""
     page.fill("#rebuild-text", TEXT)
-    page.locator("#rebuild-ratio").fill("0.15")
+    page.locator("#rebuild-ratio").fill("0.1")
     page.click("#rebuild-go")
     page.wait_for_function("document.querySelector('#rebuild-bleu').textContent != '-'", timeout=PATIENCE)
 
 
 def compare(page: Page) -> None:
-    """Two accounts of a flood."""
+    """Show two accounts of a flood."""
     page.fill("#compare-a", OTHER)
     page.fill("#compare-b", TEXT)
     page.locator("#compare-ratio").fill("0.1")
@@ -83,7 +86,7 @@ def compare(page: Page) -> None:
 
 
 def search(page: Page) -> None:
-    """Hits with what answered marked."""
+    """Show hits with their matches marked."""
     page.fill("#search-query", QUERY)
     page.keyboard.press("Enter")
     page.locator("#hits article").first.wait_for(timeout=PATIENCE)
@@ -93,7 +96,7 @@ TABS = {"look": look, "rebuild": rebuild, "compare": compare, "search": search}
 
 
 def main() -> None:
-    """Take the pictures, and one of the first tab as a phone in the dark would show it."""
+    """Take a picture of every tab, and one of the first on a phone with a dark theme."""
     index = sys.argv[1] if len(sys.argv) > 1 else None
     PICTURES.mkdir(exist_ok=True)
     with serving(index) as address, sync_playwright() as started:
@@ -105,11 +108,13 @@ def main() -> None:
             page.goto(address)
             page.click(f"#tab-{name}")
             act(page)
+            page.evaluate(TO_TOP)
             page.screenshot(path=PICTURES / f"{name}.png", full_page=name != "search")
         phone = browser.new_context(viewport={"width": 390, "height": 800}, color_scheme="dark")
         page = phone.new_page()
         page.goto(address)
         look(page)
+        page.evaluate(TO_TOP)
         page.screenshot(path=PICTURES / "phone.png")
         browser.close()
 

@@ -26,7 +26,7 @@ def client(copier, tmp_path_factory):
     index = NuggetIndex.create(tmp_path_factory.mktemp("served") / "index", copier)
     index.add([f"d{i}" for i in range(5)], CORPUS, [{"n": i} for i in range(5)])
     limits = Limits(texts=8, tokens=500, body_bytes=20_000)
-    with TestClient(create_app(copier, "tiny", index, limits), raise_server_exceptions=False) as made:
+    with TestClient(create_app({"tiny": copier}, index, limits), raise_server_exceptions=False) as made:
         yield made
 
 
@@ -126,7 +126,7 @@ def test_search_looks_into_the_index(client):
 
 def test_health_and_metrics_tell_what_goes_on(client):
     assert client.get("/health").json() == {
-        "status": "ok", "model": "tiny", "decodes": True, "ratio": 0.5, "dimensions": 32, "documents": 5,
+        "status": "ok", "model": "tiny", "decodes": True, "ratio": 0.5, "dimensions": 32, "documents": 5, "models": ["tiny"],
         "version": client.get("/health").json()["version"],
     }  # fmt: skip
     client.get("/nothing/here")
@@ -238,7 +238,7 @@ def test_windows_that_do_not_fit_are_refused(client, windows):
 
 
 def test_an_answer_that_would_be_too_large_is_refused(copier):
-    with TestClient(create_app(copier, limits=Limits(numbers=100))) as client:
+    with TestClient(create_app({"tiny": copier}, limits=Limits(numbers=100))) as client:
         for path, body in (
             ("/v1/embeddings", {"input": CORPUS[0], "ratio": 1}),
             ("/nuggets", {"texts": [CORPUS[0]], "ratio": 1}),
@@ -261,7 +261,7 @@ def test_a_body_of_unknown_length_is_not_read(client):
 
 def test_an_error_of_the_servers_own_has_the_same_shape_and_is_counted(copier, monkeypatch):
     monkeypatch.setattr(type(copier), "encode", lambda *_, **__: 1 / 0)
-    with TestClient(create_app(copier), raise_server_exceptions=False) as client:
+    with TestClient(create_app({"tiny": copier}), raise_server_exceptions=False) as client:
         answer = client.post("/nuggets", json={"texts": ["a"]})
         assert answer.status_code == 500
         assert answer.json()["error"]["type"] == "server"
@@ -269,7 +269,7 @@ def test_an_error_of_the_servers_own_has_the_same_shape_and_is_counted(copier, m
 
 
 def test_an_encoder_alone_does_not_decode_and_without_an_index_nothing_is_searched():
-    with TestClient(create_app(tiny_model("bert"), "bert")) as client:
+    with TestClient(create_app({"bert": tiny_model("bert")})) as client:
         assert client.post("/reconstruct", json={"texts": ["a"]}).status_code == 422
         assert client.post("/gain", json={"text": "a", "nugget": 0}).status_code == 422
         missing = client.post("/search", json={"query": "a"})
@@ -279,7 +279,7 @@ def test_an_encoder_alone_does_not_decode_and_without_an_index_nothing_is_search
 
 
 def test_a_key_is_asked_for_if_there_is_one(copier):
-    with TestClient(create_app(copier, api_key="secret")) as client:
+    with TestClient(create_app({"tiny": copier}, api_key="secret")) as client:
         assert client.post("/nuggets", json={"texts": ["a"]}).status_code == 401
         wrong = client.post("/nuggets", json={"texts": ["a"]}, headers={"Authorization": "Bearer no"})
         assert wrong.status_code == 401
@@ -291,14 +291,14 @@ def test_a_key_is_asked_for_if_there_is_one(copier):
 
 def test_an_empty_key_is_no_key(copier):
     with pytest.raises(ConfigError, match="the API key is empty"):
-        create_app(copier, api_key="")
+        create_app({"tiny": copier}, api_key="")
 
 
 def test_other_origins_are_let_in_only_if_asked_for(copier):
     headers = {"Origin": "https://example.org"}
-    with TestClient(create_app(copier)) as client:
+    with TestClient(create_app({"tiny": copier})) as client:
         assert "access-control-allow-origin" not in client.get("/health", headers=headers).headers
-    with TestClient(create_app(copier, cors=["https://example.org"])) as client:
+    with TestClient(create_app({"tiny": copier}, cors=["https://example.org"])) as client:
         allowed = client.get("/health", headers=headers).headers["access-control-allow-origin"]
         assert allowed == "https://example.org"
         refused = client.post("/nuggets", content=iter([b"{}"]), headers=headers)
@@ -310,9 +310,9 @@ def test_other_origins_are_let_in_only_if_asked_for(copier):
 
 def test_requests_that_arrive_together_are_encoded_together(model):
     async def ask():
-        worker = Worker(model, window=0.05, batch_tokens=10_000, most=50)
+        worker = Worker(window=0.05, batch_tokens=10_000, most=50)
         found = await asyncio.gather(
-            *(worker.encode([text], 0.2) for text in CORPUS), worker.encode(["cat"], 0.5)
+            *(worker.encode(model, [text], 0.2) for text in CORPUS), worker.encode(model, ["cat"], 0.5)
         )
         worker.close()
         return worker, found
@@ -335,13 +335,13 @@ def test_what_comes_while_a_batch_is_encoded_makes_up_the_next(model, monkeypatc
     monkeypatch.setattr(type(model), "encode", slowly)
 
     async def ask():
-        worker = Worker(model, window=0.001, batch_tokens=10_000, most=50)
-        first = asyncio.create_task(worker.encode(["cat"], 0.2))
+        worker = Worker(window=0.001, batch_tokens=10_000, most=50)
+        first = asyncio.create_task(worker.encode(model, ["cat"], 0.2))
         while not sizes:
             await asyncio.sleep(0.001)
         later = []
         for text in ("dog", "door", "mat"):  # each long after the window of the one before it
-            later.append(asyncio.create_task(worker.encode([text], 0.2)))
+            later.append(asyncio.create_task(worker.encode(model, [text], 0.2)))
             await asyncio.sleep(0.01)
         gate.set()
         await asyncio.gather(first, *later)
@@ -364,8 +364,8 @@ def test_one_bad_request_of_a_batch_fails_alone(model, monkeypatch):
     monkeypatch.setattr(type(model), "encode", picky)
 
     async def ask():
-        worker = Worker(model, window=0.05, batch_tokens=10_000, most=50)
-        tasks = [worker.encode([text], None) for text in ("good", "bad")]
+        worker = Worker(window=0.05, batch_tokens=10_000, most=50)
+        tasks = [worker.encode(model, [text], None) for text in ("good", "bad")]
         found = await asyncio.gather(*tasks, return_exceptions=True)
         worker.close()
         return found
@@ -377,13 +377,13 @@ def test_one_bad_request_of_a_batch_fails_alone(model, monkeypatch):
 
 def test_when_too_many_wait_the_next_is_told_to_try_again(model):
     async def ask():
-        worker = Worker(model, window=0.2, batch_tokens=10_000, most=2)
-        first = [asyncio.create_task(worker.encode(["cat"], None)) for _ in range(2)]
+        worker = Worker(window=0.2, batch_tokens=10_000, most=2)
+        first = [asyncio.create_task(worker.encode(model, ["cat"], None)) for _ in range(2)]
         await asyncio.sleep(0)
         with pytest.raises(Busy):
-            await worker.encode(["dog"], None)
+            await worker.encode(model, ["dog"], None)
         await asyncio.gather(*first)
-        await worker.encode(["dog"], None)  # there is room again
+        await worker.encode(model, ["dog"], None)  # there is room again
         worker.close()
 
     asyncio.run(ask())
@@ -401,10 +401,10 @@ def test_what_was_given_up_is_not_worked_for(model, monkeypatch):
     monkeypatch.setattr(type(model), "encode", slow)
 
     async def ask():
-        worker = Worker(model, window=0, batch_tokens=10, most=9)
-        first = asyncio.create_task(worker.encode(["first"], None))
+        worker = Worker(window=0, batch_tokens=10, most=9)
+        first = asyncio.create_task(worker.encode(model, ["first"], None))
         await asyncio.sleep(0.05)
-        late = [asyncio.create_task(worker.encode([f"late {i}"], None)) for i in range(3)]
+        late = [asyncio.create_task(worker.encode(model, [f"late {i}"], None)) for i in range(3)]
         await asyncio.sleep(0.05)
         for task in late:
             task.cancel()
@@ -422,9 +422,9 @@ def test_what_was_given_up_is_not_worked_for(model, monkeypatch):
 
 def test_a_large_request_does_not_hold_up_small_ones_in_its_batch(model):
     async def ask():
-        worker = Worker(model, window=0.02, batch_tokens=20, most=9)
+        worker = Worker(window=0.02, batch_tokens=20, most=9)
         await asyncio.gather(
-            *(worker.encode([text], None) for text in ("cat", "dog", " ".join(CORPUS), "door"))
+            *(worker.encode(model, [text], None) for text in ("cat", "dog", " ".join(CORPUS), "door"))
         )
         worker.close()
         return worker.batches
@@ -436,12 +436,12 @@ def test_busy_and_late_answers_say_so(copier, monkeypatch):
     gate = threading.Event()
     encode = type(copier).encode
     monkeypatch.setattr(type(copier), "encode", lambda *a, **k: gate.wait(5) and encode(*a, **k))
-    with TestClient(create_app(copier, limits=Limits(seconds=0.2, waiting=1))) as client:
+    with TestClient(create_app({"tiny": copier}, limits=Limits(timeout=0.2, max_queue=1))) as client:
         late = client.post("/nuggets", json={"texts": ["a"]})
         assert late.status_code == 504
         assert "0.2 seconds" in late.json()["error"]["message"]
         gate.set()
-    with TestClient(create_app(copier, limits=Limits(waiting=0))) as client:
+    with TestClient(create_app({"tiny": copier}, limits=Limits(max_queue=0))) as client:
         busy = client.post("/nuggets", json={"texts": ["a"]})
         assert busy.status_code == 503
         assert busy.headers["retry-after"] == "1"
@@ -457,13 +457,13 @@ def test_whoever_reads_the_address_can_connect_and_answers_are_sent_at_once(monk
         listening.close()
 
     monkeypatch.setattr("uvicorn.Server.run", run)
-    serve(model=str(copier_folder), index=None, host="127.0.0.1", port=0, batch_ms=5, seconds=60, waiting=64)
+    serve(model=[copier_folder], port=0)
     assert [bool(value) for value in seen] == [True]
 
 
 def test_the_description_has_examples_and_every_path(client):
     described = client.get("/openapi.json").json()
     assert set(described["paths"]) == {
-        "/v1/embeddings", "/v1/rerank", "/nuggets", "/reconstruct", "/similarity", "/gain", "/search", "/health",
+        "/v1/models", "/v1/embeddings", "/v1/rerank", "/nuggets", "/reconstruct", "/similarity", "/gain", "/search", "/health",
     }  # fmt: skip
     assert described["components"]["schemas"]["EmbeddingsRequest"]["properties"]["input"]["examples"]

@@ -7,11 +7,12 @@ import shutil
 import socket
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 import uvicorn
 
-from tests.tiny import CORPUS
+from tests.tiny import CORPUS, tiny_model
 from textnuggets import NuggetIndex
 from textnuggets.serve.app import create_app
 
@@ -46,11 +47,35 @@ def serve(app):
     return f"http://127.0.0.1:{port}/", stop
 
 
+def with_probabilities(model):
+    """Return a `reconstruct` that doubts the word "bridge." alone."""
+    plain = type(model).reconstruct
+
+    def reconstruct(nuggets, return_probabilities=False, **options):
+        texts = plain(model, nuggets, **options)
+        if not return_probabilities:
+            return texts
+        return [SimpleNamespace(text=text, words=[*map(word, re.finditer(r"\S+", text))]) for text in texts]
+
+    def word(found):
+        probability = 0.25 if found[0] == "bridge." else 0.9
+        return SimpleNamespace(start=found.start(), end=found.end(), probability=probability)
+
+    return reconstruct
+
+
+@pytest.fixture(scope="module", autouse=True)
+def probabilities(copier):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(copier, "reconstruct", with_probabilities(copier))
+        yield
+
+
 @pytest.fixture(scope="module")
 def address(copier, tmp_path_factory):
     index = NuggetIndex.create(tmp_path_factory.mktemp("paged") / "index", copier)
     index.add([*(f"d{i}" for i in range(5)), "long"], [*CORPUS, LONG])
-    address, stop = serve(create_app(copier, "tiny", index))
+    address, stop = serve(create_app({"tiny": copier}, index))
     yield address
     stop()
 
@@ -117,6 +142,10 @@ def test_rebuild_shows_the_text_its_bleu_and_what_changed(page):
     expect(page.locator("#rebuild-bleu")).to_have_text("100.0")
     expect(page.locator("#rebuild-right")).to_have_text(CORPUS[1])
     expect(page.locator("#rebuild-left del")).to_have_count(0)
+    doubt = page.locator("#rebuild-right .doubt")
+    expect(doubt).to_have_text(["bridge."])
+    expect(doubt).to_have_attribute("title", "probability 0.25")
+    expect(page.locator("#rebuild-doubts")).to_have_text("1 doubtful word, underlined")
     page.fill("#rebuild-text", CORPUS[1] + " zebra")
     page.click("#rebuild-go")
     expect(page.locator("#rebuild-bleu")).not_to_have_text("100.0")
@@ -198,7 +227,7 @@ def test_a_phone_shows_it_without_scrolling_sideways_and_a_dark_one_in_dark(brow
 
 
 def test_a_server_with_a_key_asks_for_it(browser, copier):
-    address, stop = serve(create_app(copier, "tiny", api_key="secret"))
+    address, stop = serve(create_app({"tiny": copier}, api_key="secret"))
     try:
         page = browser.new_page()
         page.goto(address)
@@ -209,3 +238,90 @@ def test_a_server_with_a_key_asks_for_it(browser, copier):
         page.close()
     finally:
         stop()
+
+
+def test_line_breaks_show_as_line_breaks(page):
+    text = CORPUS[1].replace("; ", ";\n")
+    page.fill("#look-text", text)
+    expect(page.locator("#look-out mark").first).to_be_visible()
+    expect(page.locator("#look-out")).to_contain_text("night;\nin", use_inner_text=True)
+    page.click("#tab-rebuild")
+    page.fill("#rebuild-text", text)
+    page.click("#rebuild-go")
+    expect(page.locator("#rebuild-left")).to_have_text(text, use_inner_text=True)
+    page.click("#tab-compare")
+    page.fill("#compare-a", text)
+    page.locator("#compare-ratio").fill("0.02")
+    page.click("#compare-go")
+    expect(page.locator("#chips-a .chip").first).to_contain_text("night;\nin", use_inner_text=True)
+
+
+@pytest.fixture
+def several(copier, monkeypatch):
+    """Return a model for comparing and one that decodes."""
+    encoder = tiny_model("bert")
+    monkeypatch.setattr(encoder.config, "objective", "similar")
+    monkeypatch.setattr(encoder.config, "query_ratio", 0.6)
+    monkeypatch.setattr(copier.config, "objective", "autoencode")
+    return {"encoder": encoder, "decoder": copier}
+
+
+def open_page(browser, models):
+    address, stop = serve(create_app(models))
+    page = browser.new_page()
+    page.goto(address)
+    expect(page.locator("#about")).to_have_text(", ".join(models))
+    return page, lambda: (page.close(), stop())
+
+
+def test_every_tab_offers_the_models_that_fit_it(browser, several):
+    page, close = open_page(browser, {**several, "second": several["encoder"]})
+    try:
+        offered = {
+            tab: page.locator(f"#{tab}-model option").all_text_contents()
+            for tab in ("look", "rebuild", "compare")
+        }
+        assert offered == {
+            "look": ["encoder", "decoder", "second"],
+            "rebuild": ["decoder"],
+            "compare": ["encoder", "second"],
+        }
+        marks = page.locator("#look-out mark")
+        page.fill("#look-text", CORPUS[0])
+        page.locator("#look-ratio").fill("0.5")
+        for name, decodes in (("encoder", False), ("decoder", True)):
+            page.select_option("#look-model", name)
+            expect(marks).to_have_count(len(several[name].encode(CORPUS[0], ratio=0.5)))
+            page.wait_for_timeout(400)  # until nothing is drawn anew
+            marks.first.click()
+            assert page.locator("#gain-go").is_visible() is decodes
+        page.click("#tab-rebuild")
+        expect(page.locator("#rebuild-model")).to_be_hidden()
+        page.click("#tab-compare")
+        expect(page.locator("#compare-model")).to_be_visible()
+        expect(page.locator("#compare-ratio-label")).to_have_text("Ratio of the document (query: 0.6)")
+        page.click("#compare-go")
+        expect(page.locator("#compare-score")).not_to_have_text("-")
+        expect(page.locator("#compare-warning")).to_be_hidden()
+        page.click("#tab-search")
+        expect(page.locator("#search-note")).to_contain_text("--index")
+    finally:
+        close()
+
+
+def test_a_tab_without_a_fitting_model_says_which_to_add(browser, several):
+    page, close = open_page(browser, {"encoder": several["encoder"]})
+    try:
+        page.click("#tab-rebuild")
+        expect(page.locator("#rebuild-note")).to_contain_text("--model reconstruct")
+        expect(page.locator("#rebuild-go")).to_be_disabled()
+    finally:
+        close()
+    page, close = open_page(browser, {"decoder": several["decoder"]})
+    try:
+        page.click("#tab-compare")
+        expect(page.locator("#compare-note")).to_contain_text("--model search")
+        page.click("#compare-go")
+        expect(page.locator("#compare-warning")).to_contain_text("not to compare them")
+    finally:
+        close()

@@ -1,4 +1,4 @@
-"""From what the model and the index say to what the API answers."""
+"""Answers of the API, made from what models and the index return."""
 
 from __future__ import annotations
 
@@ -18,11 +18,25 @@ from textnuggets.model.nuggets import Nuggets
 from textnuggets.model.windows import cut_into_windows
 from textnuggets.search.rows import Hit
 from textnuggets.serve import schemas as s
+from textnuggets.serve.models import Served
 from textnuggets.text.sentences import sentence_spans
 
 
+def model(served: Served, searches: bool) -> s.ModelOut:
+    """Return a model in OpenAI's shape, with what it can do."""
+    return s.ModelOut(
+        id=served.name,
+        dimensions=served.model.value.out_features,
+        ratio=served.model.config.ratio,
+        query_ratio=served.query_ratio,
+        compares=served.compares,
+        decodes=served.decodes,
+        searches=searches,
+    )
+
+
 def embeddings(found: Sequence[Nuggets], request: s.EmbeddingsRequest, name: str) -> s.EmbeddingsAnswer:
-    """In OpenAI's shape."""
+    """Return vectors in OpenAI's shape."""
     data = []
     for place, nuggets in enumerate(found):
         vectors = nuggets.vectors.astype("<f4")
@@ -49,10 +63,11 @@ def rerank(
     found: Sequence[Nuggets],
     documents: Sequence[str],
     request: s.RerankRequest,
-    name: str,
+    model: str,
     answer_id: str,
+    warning: str | None,
 ) -> s.RerankAnswer:
-    """In the shape Cohere and Jina share, best first."""
+    """Return documents in the shape Cohere and Jina share, best first."""
     scores = np.asarray(maxsim(query, list(found)))
     order = np.argsort(-scores, kind="stable")[: request.top_n]
     results = [
@@ -63,11 +78,12 @@ def rerank(
         )
         for i in order
     ]
-    return s.RerankAnswer(id=answer_id, model=name, results=results, usage=_usage([query, *found]))
+    usage = _usage([query, *found])
+    return s.RerankAnswer(id=answer_id, model=model, results=results, usage=usage, warning=warning)
 
 
 def nuggets(found: Nuggets, with_vectors: bool) -> s.NuggetsOut:
-    """A text as nuggets."""
+    """Return a text as nuggets."""
     return s.NuggetsOut(
         nuggets=[
             s.Nugget(
@@ -96,7 +112,7 @@ def nuggets(found: Nuggets, with_vectors: bool) -> s.NuggetsOut:
 def with_pieces(
     model: NuggetModel, texts: Sequence[str], ratio: float | None
 ) -> tuple[list[Nuggets], list[list[s.PieceOut]]]:
-    """The nuggets of texts, and every token with its score."""
+    """Return the nuggets of texts, and every token with its score."""
     return model.encode(list(texts), ratio=ratio), [
         [
             s.PieceOut(
@@ -113,7 +129,7 @@ def with_pieces(
 
 
 def parse_nuggets(item: s.NuggetsOut, place: int, model: NuggetModel) -> Nuggets:
-    """Nuggets from a request, checked."""
+    """Return the nuggets of a request; raise InputError if they cannot be decoded."""
     size = model.view.hidden_size
     vectors = [nugget.vector for nugget in item.nuggets]
     if not vectors or any(vector is None or len(vector) != size for vector in vectors):
@@ -142,34 +158,40 @@ def parse_nuggets(item: s.NuggetsOut, place: int, model: NuggetModel) -> Nuggets
     )
 
 
-def reconstruct(model: NuggetModel, request: s.ReconstructRequest, most: int) -> s.ReconstructAnswer:
-    """Decode what was given, or what was made of the texts that were."""
+def reconstruct(served: Served, request: s.ReconstructRequest, most: int) -> s.ReconstructAnswer:
+    """Decode the nuggets of a request, or those of its texts; raise InputError beyond `most` tokens."""
+    model = served.model
     if request.texts is not None:
         found = model.encode(request.texts, ratio=request.ratio)
     else:
         found = [parse_nuggets(item, place, model) for place, item in enumerate(request.nuggets or [])]
         if (tokens := sum(item.token_count for item in found)) > most:
             raise InputError(f"nuggets stand for {tokens} tokens; {most} are allowed.")
-    decoded = model.reconstruct(found, num_beams=request.num_beams)
-    return _reconstructions(found, decoded, request.texts)
-
-
-def _reconstructions(
-    found: Sequence[Nuggets], decoded: Sequence[str], originals: Sequence[str] | None
-) -> s.ReconstructAnswer:
-    """Decoded texts, with BLEU where the original is known."""
-    scores: list[float | None] = [None] * len(decoded)
-    if originals is not None:
-        scores = [_bleu(text, original) for text, original in zip(decoded, originals, strict=True)]
-    return s.ReconstructAnswer(
-        texts=[
-            s.Reconstruction(text=text, bleu=score, vectors=len(item))
-            for item, text, score in zip(found, decoded, scores, strict=True)
+    originals: Sequence[str | None] = request.texts or [None] * len(found)
+    words: list[list[s.Word] | None] = [None] * len(found)
+    if request.probabilities:
+        decoded: list[Any] = model.reconstruct(found, num_beams=request.num_beams, return_probabilities=True)
+        texts = [item.text for item in decoded]
+        words = [
+            [s.Word.model_validate(word, from_attributes=True) for word in item.words] for item in decoded
         ]
+    else:
+        texts = model.reconstruct(found, num_beams=request.num_beams)
+    scores = map(_bleu, texts, originals)
+    rows = zip(found, texts, scores, words, strict=True)
+    return s.ReconstructAnswer(
+        model=served.name,
+        texts=[
+            s.Reconstruction(text=text, bleu=score, vectors=len(item), words=own)
+            for item, text, score, own in rows
+        ],
     )
 
 
-def _bleu(text: str, original: str) -> float | None:
+def _bleu(text: str, original: str | None) -> float | None:
+    """Return BLEU from 0 to 100; None if the original is not known or sacrebleu is not installed."""
+    if original is None:
+        return None
     try:
         from sacrebleu.metrics.bleu import BLEU
     except ImportError:
@@ -179,11 +201,14 @@ def _bleu(text: str, original: str) -> float | None:
     return float(BLEU(effective_order=True).sentence_score(text, [original]).score)
 
 
-def similarity(query: Nuggets, document: Nuggets, request: s.SimilarityRequest) -> s.SimilarityAnswer:
-    """The score, every cosine, and what words alone would say."""
+def similarity(
+    query: Nuggets, document: Nuggets, request: s.SimilarityRequest, model: str, warning: str | None
+) -> s.SimilarityAnswer:
+    """Return the score of two texts, every cosine, and BM25 for comparison."""
     cosines = unit(query, "query") @ unit(document, "document").T
     score, shared = _by_words(request.query, request.document)
     return s.SimilarityAnswer(
+        model=model,
         score=float(maxsim(query, document)),
         matrix=cosines.tolist(),
         winners=cosines.argmax(1).tolist(),
@@ -191,11 +216,12 @@ def similarity(query: Nuggets, document: Nuggets, request: s.SimilarityRequest) 
         document=nuggets(document, with_vectors=False),
         bm25=score,
         shared_words=shared,
+        warning=warning,
     )
 
 
 def _by_words(query: str, document: str) -> tuple[float | None, list[str]]:
-    """BM25 of the document among the sentences of both texts, and the words they share."""
+    """Return BM25 of the document among the sentences of both texts, and the words they share."""
     try:
         from textnuggets.search.bm25 import BM25, words_of
 
@@ -209,7 +235,7 @@ def _by_words(query: str, document: str) -> tuple[float | None, list[str]]:
 
 
 def gain(model: NuggetModel, request: s.GainRequest) -> s.GainAnswer | None:
-    """The probability gain of one nugget over its window; None if there is no such nugget."""
+    """Return the probability gain of one nugget over its window; None if there is no such nugget."""
     from textnuggets.model.encoding import Budget
     from textnuggets.model.selection import nugget_count
 
@@ -230,9 +256,9 @@ def gain(model: NuggetModel, request: s.GainRequest) -> s.GainAnswer | None:
     return None
 
 
-def hits(found: Sequence[Hit]) -> s.SearchAnswer:
-    """What a search found."""
-    shown: list[Any] = [
+def hits(found: Sequence[Hit], warning: str | None) -> s.SearchAnswer:
+    """Return what a search found."""
+    shown = [
         s.SearchHit(
             id=hit.id,
             score=hit.score,
@@ -243,4 +269,4 @@ def hits(found: Sequence[Hit]) -> s.SearchAnswer:
         )
         for hit in found
     ]
-    return s.SearchAnswer(hits=shown)
+    return s.SearchAnswer(hits=shown) if warning is None else s.SearchAnswer(hits=shown, warning=warning)

@@ -1,4 +1,4 @@
-"""Requests that arrive together go through the model together."""
+"""One thread for the models, and batches of requests that arrive together."""
 
 from __future__ import annotations
 
@@ -25,32 +25,34 @@ class Busy(Exception):  # noqa: N818  it is an answer more than an error
 class Waiting:
     """A request's texts, until they are encoded."""
 
+    model: NuggetModel
     texts: Sequence[str]
     ratio: float | None
     done: asyncio.Future[list[Nuggets]] = field(repr=False)
+    places: int = 1
+    """Places it takes in the queue: none if it belongs to a request that has one."""
 
     @property
     def tokens(self) -> int:
-        """About how many."""
+        """Roughly the number of tokens in the texts."""
         return sum(len(text) for text in self.texts) // CHARACTERS_A_TOKEN + len(self.texts)
 
 
 class Worker:
-    """One thread that does everything the model does, so that requests do not slow each other down.
+    """One thread that does everything the models do, so that requests do not slow each other down.
 
     Encoding waits a few milliseconds for others to join, or for the batch before it; everything else takes its turn.
     """
 
-    def __init__(self, model: NuggetModel, window: float, batch_tokens: int, most: int) -> None:
+    def __init__(self, window: float, batch_tokens: int, most: int) -> None:
         """Set up.
 
         Args:
-            model: What encodes.
             window: Seconds to wait for further requests; 0 does not batch.
             batch_tokens: About how many tokens go through the model together.
             most: How many requests may wait.
         """
-        self.model, self.window, self.batch_tokens, self.most = model, window, batch_tokens, most
+        self.window, self.batch_tokens, self.most = window, batch_tokens, most
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="nuggets")
         self._waiting: list[Waiting] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -60,20 +62,38 @@ class Worker:
         self.batches = 0
         self.batched = 0
 
-    async def encode(self, texts: Sequence[str], ratio: float | None) -> list[Nuggets]:
-        """The nuggets of some texts, encoded with whatever else comes along."""
+    async def encode(self, model: NuggetModel, texts: Sequence[str], ratio: float | None) -> list[Nuggets]:
+        """Return the nuggets of texts, which share a batch with other requests for the same model and ratio."""
+        self._enter()
+        return await self._join(Waiting(model, texts, ratio, asyncio.get_running_loop().create_future()))
+
+    async def encode_pair(
+        self,
+        model: NuggetModel,
+        query: str,
+        query_ratio: float | None,
+        documents: Sequence[str],
+        ratio: float | None,
+    ) -> tuple[Nuggets, list[Nuggets]]:
+        """Return the nuggets of a query and of documents, which are one request with two ratios."""
         loop = asyncio.get_running_loop()
         self._enter()
-        item = Waiting(texts, ratio, loop.create_future())
+        asked = Waiting(model, [query], query_ratio, loop.create_future())
+        others = Waiting(model, documents, ratio, loop.create_future(), places=0)
+        (found,), found_documents = await asyncio.gather(self._join(asked), self._join(others))
+        return found, found_documents
+
+    async def _join(self, item: Waiting) -> list[Nuggets]:
+        """Wait with others for a batch, and return what it makes of the item."""
         self._waiting.append(item)
         if not self.window or sum(waiting.tokens for waiting in self._waiting) >= self.batch_tokens:
             self._flush()
         elif not self._sent and self._timer is None:  # else it goes with what comes until the thread is free
-            self._timer = loop.call_later(self.window, self._flush)
+            self._timer = asyncio.get_running_loop().call_later(self.window, self._flush)
         return await item.done
 
     async def run(self, action: Callable[[], Result]) -> Result:
-        """Do something else with the model, in turn."""
+        """Do something else with a model, in turn."""
         self._enter()
         given_up = threading.Event()
 
@@ -96,50 +116,54 @@ class Worker:
         self.pending += 1
 
     def _leave(self, count: int) -> None:
-        """Only when the thread is done with it: what is given up still takes its time."""
+        """Free places in the queue; called when the thread is done, since abandoned work takes time, too."""
         self.pending -= count
 
     def _flush(self) -> None:
-        """Send what waits to the model: batches of one ratio, of about as many tokens as go together."""
+        """Send what waits to the thread: batches of one model and one ratio, of at most about `batch_tokens`."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         waiting, self._waiting = self._waiting, []
-        for ratio in dict.fromkeys(item.ratio for item in waiting):
+        together: dict[tuple[NuggetModel, float | None], list[Waiting]] = {}
+        for item in waiting:
+            together.setdefault((item.model, item.ratio), []).append(item)
+        for items in together.values():
             group: list[Waiting] = []
-            for item in [item for item in waiting if item.ratio == ratio]:
+            for item in items:
                 if group and sum(other.tokens for other in group) + item.tokens > self.batch_tokens:
-                    self._send(group, ratio)
+                    self._send(group)
                     group = []
                 group.append(item)
-            self._send(group, ratio)
+            self._send(group)
 
-    def _send(self, group: list[Waiting], ratio: float | None) -> None:
+    def _send(self, group: list[Waiting]) -> None:
         self.batches += 1
         self.batched += len(group)
         self._sent += 1
-        task = asyncio.get_running_loop().run_in_executor(self._pool, self._encode, group, ratio)
+        task = asyncio.get_running_loop().run_in_executor(self._pool, self._encode, group)
         task.add_done_callback(partial(self._deliver, group))
 
-    def _encode(self, group: Sequence[Waiting], ratio: float | None) -> list[Any]:
-        """In the thread: all texts at once; if that fails, each request alone, so that only the bad one does."""
-        # Who went away while waiting is not worked for.
+    def _encode(self, group: Sequence[Waiting]) -> list[Any]:
+        """Encode all texts at once, in the thread; if that fails, each request alone, so that only the bad one fails."""
+        model, ratio = group[0].model, group[0].ratio
+        # Requests that were given up while they waited are left out.
         wanted = [item for item in group if not item.done.done()]
         try:
-            found = iter(self.model.encode([text for item in wanted for text in item.texts], ratio=ratio))
+            found = iter(model.encode([text for item in wanted for text in item.texts], ratio=ratio))
             made = {id(item): [next(found) for _ in item.texts] for item in wanted}
         except Exception:
-            made = {id(item): self._alone(item, ratio) for item in wanted}
+            made = {id(item): self._alone(item) for item in wanted}
         return [made.get(id(item)) for item in group]
 
-    def _alone(self, item: Waiting, ratio: float | None) -> Any:
+    def _alone(self, item: Waiting) -> Any:
         try:
-            return self.model.encode(list(item.texts), ratio=ratio)
+            return item.model.encode(list(item.texts), ratio=item.ratio)
         except Exception as error:
             return error
 
     def _deliver(self, group: Sequence[Waiting], task: asyncio.Future[list[Any]]) -> None:
-        self._leave(len(group))
+        self._leave(sum(item.places for item in group))
         self._sent -= 1
         if task.cancelled():
             return
@@ -154,5 +178,5 @@ class Worker:
             self._flush()
 
     def close(self) -> None:
-        """Finish what is being done; what was given up is not begun."""
+        """Finish the work that has begun; drop the rest."""
         self._pool.shutdown(wait=True, cancel_futures=True)

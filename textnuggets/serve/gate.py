@@ -1,10 +1,10 @@
-"""What stands before every request: its key, its size, the shape of a refusal, and figures for Prometheus."""
+"""Checks of every request (key, size), the shape of errors, and figures for Prometheus."""
 
 from __future__ import annotations
 
 import hmac
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
 from textnuggets.errors import IndexFileError, MissingExtraError, TextnuggetsError
@@ -38,9 +38,9 @@ class Limits:
     """In one request."""
     tokens: int = 65_536
     """In one request, all texts together."""
-    seconds: float = 60.0
-    """Until a request is given up."""
-    waiting: int = 64
+    timeout: float = 60.0
+    """Seconds after which a request is given up."""
+    max_queue: int = 64
     """Requests that may wait; more get 503."""
     batch_seconds: float = 0.005
     """How long a request waits for others to share a batch with; 0 does not batch."""
@@ -68,7 +68,7 @@ def _error(status: int, message: str, kind: str, param: str | None = None) -> JS
 
 
 def add_errors(app: FastAPI) -> None:
-    """Every answer that is no success has the same shape, and names the field it is about."""
+    """Give all errors one shape, which names the field they are about."""
 
     @app.exception_handler(Refused)
     async def refused(_: Request, error: Refused) -> Response:
@@ -99,8 +99,18 @@ def add_errors(app: FastAPI) -> None:
         return response
 
 
-def add_gate(app: FastAPI, limits: Limits, api_key: str | None, worker: Worker) -> None:
-    """Before a request is read: its key and its size. After: how long it took."""
+def add_gate(
+    app: FastAPI, limits: Limits, api_key: str | None, worker: Worker, paths: Collection[str]
+) -> None:
+    """Check the key and the size of a request before it is read; count it and its time afterwards.
+
+    Args:
+        app: The application.
+        limits: What a request may cost.
+        api_key: The key it needs.
+        worker: Whose queue and batches are reported.
+        paths: The paths that are counted by name; all others are counted together.
+    """
     registry = CollectorRegistry()
     requests = Counter("textnuggets_requests", "Requests answered.", ["path", "status"], registry=registry)
     seconds = Histogram("textnuggets_request_seconds", "Time to answer.", ["path"], registry=registry)
@@ -116,12 +126,10 @@ def add_gate(app: FastAPI, limits: Limits, api_key: str | None, worker: Worker) 
         batched.set(worker.batched)
         return Response(generate_latest(registry), media_type="text/plain; version=0.0.4")
 
-    known = {"/metrics"}
+    known = {*paths, *open_paths}
 
     @app.middleware("http")
     async def gate(request: Request, call: Callable[[Request], Awaitable[Response]]) -> Response:
-        if not known - {"/metrics"}:
-            known.update(route.path for route in app.routes if hasattr(route, "path"))
         path, started = request.scope["path"], time.monotonic()
         label = path if path in known else "other"
         try:

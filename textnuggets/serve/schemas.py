@@ -20,6 +20,29 @@ Ratio = Annotated[
     ),
 ]
 
+Chosen = Annotated[
+    str | None,
+    Field(
+        description="One of GET /v1/models; by default the first that can do what is asked.",
+        examples=["search"],
+    ),
+]
+QueriedRatio = Annotated[
+    float | None,
+    Field(
+        strict=True,
+        gt=0,
+        le=1,
+        description="Compression ratio of documents, and of the query if the model has no query ratio; the model's own by "
+        "default.",
+        examples=[0.1],
+    ),
+]
+Warned = Annotated[
+    str | None,
+    Field(description="Given if the model is not made for comparing texts; left out otherwise."),
+]
+
 
 class Request(BaseModel):
     """A request: what is not known in it is refused."""
@@ -33,7 +56,7 @@ class EmbeddingsRequest(Request):
     input: Text | Annotated[list[Text], Field(min_length=1)] = Field(
         description="A text, or several.", examples=[SAMPLE]
     )
-    model: str | None = Field(None, description="Ignored but for its type: one model is served.")
+    model: Chosen = None
     encoding_format: Literal["float", "base64"] = "float"
     ratio: Ratio = None
     spans: Flag = Field(False, description="Whether to tell the characters each vector stands for.")
@@ -83,10 +106,10 @@ class RerankRequest(Request):
     documents: list[Text | RerankDocument] = Field(
         min_length=1, examples=[[SAMPLE, "The cat sat on the mat."]]
     )
-    model: str | None = None
+    model: Chosen = None
     top_n: int | None = Field(None, ge=1, description="How many results; all by default.")
     return_documents: Flag = False
-    ratio: Ratio = None
+    ratio: QueriedRatio = None
 
 
 class RerankResult(BaseModel):
@@ -104,12 +127,14 @@ class RerankAnswer(BaseModel):
     model: str
     results: list[RerankResult]
     usage: Usage
+    warning: Warned = None
 
 
 class NuggetsRequest(Request):
     """Texts to turn into nuggets."""
 
     texts: list[Text] = Field(min_length=1, examples=[[SAMPLE]])
+    model: Chosen = None
     ratio: Ratio = None
     vectors: Flag = Field(True, description="Whether to return the vectors themselves.")
     pieces: Flag = Field(False, description="Whether to return every token with its score, for highlighting.")
@@ -148,6 +173,7 @@ class NuggetsOut(BaseModel):
 class NuggetsAnswer(BaseModel):
     """In the order of the texts."""
 
+    model: str
     texts: list[NuggetsOut]
 
 
@@ -156,8 +182,18 @@ class ReconstructRequest(Request):
 
     texts: list[Text] | None = Field(None, min_length=1, examples=[[SAMPLE]])
     nuggets: list[NuggetsOut] | None = Field(None, min_length=1)
+    model: Chosen = None
     ratio: Ratio = None
     num_beams: int = Field(1, ge=1, le=8)
+    probabilities: Flag = Field(False, description="Whether to return how sure the model is of every word.")
+
+
+class Word(BaseModel):
+    """A word of a decoded text."""
+
+    start: int = Field(description="Its first character in the text.")
+    end: int
+    probability: float = Field(description="How sure the model is of it, from 0 to 1.")
 
 
 class Reconstruction(BaseModel):
@@ -166,11 +202,13 @@ class Reconstruction(BaseModel):
     text: str
     bleu: float | None = Field(None, description="Against the text that was given, from 0 to 100.")
     vectors: int
+    words: list[Word] | None = Field(None, description="Given if the request asks for `probabilities`.")
 
 
 class ReconstructAnswer(BaseModel):
     """In the order of the request."""
 
+    model: str
     texts: list[Reconstruction]
 
 
@@ -179,27 +217,32 @@ class SimilarityRequest(Request):
 
     query: Filled = Field(examples=["Where did the water go?"])
     document: Filled = Field(examples=[SAMPLE])
-    ratio: Ratio = None
+    model: Chosen = None
+    ratio: QueriedRatio = None
 
 
 class SimilarityAnswer(BaseModel):
     """Mean-MaxSim and what it is made of."""
 
+    model: str
     score: float
     matrix: list[list[float]] = Field(description="Cosines of query nuggets (rows) with document nuggets.")
     winners: list[int] = Field(description="For each query nugget, the document nugget that answers it best.")
     query: NuggetsOut
     document: NuggetsOut
     bm25: float | None = Field(
-        description="BM25 of the document among both texts' sentences; None without bm25s."
+        None,
+        description="BM25 of the document among both texts' sentences; left out if bm25s is not installed.",
     )
     shared_words: list[str]
+    warning: Warned = None
 
 
 class GainRequest(Request):
     """What does a nugget know of its text?"""
 
     text: Text = Field(examples=[SAMPLE])
+    model: Chosen = None
     ratio: Ratio = None
     nugget: int = Field(ge=0, description="Which one, from 0.", examples=[0])
 
@@ -216,6 +259,7 @@ class SearchRequest(Request):
 
     query: Filled = Field(examples=["river"])
     k: int = Field(10, ge=1, le=100)
+    model: Annotated[str | None, Field(description="The model of the index, or none.")] = None
     filter: dict[str, str | int | float | bool] | None = None
 
 
@@ -242,16 +286,39 @@ class SearchAnswer(BaseModel):
     """Best first."""
 
     hits: list[SearchHit]
+    warning: Warned = None
+
+
+class ModelOut(BaseModel):
+    """A model, as OpenAI describes one, and what it can do."""
+
+    id: str
+    object: Literal["model"] = "model"
+    owned_by: Literal["textnuggets"] = "textnuggets"
+    dimensions: int
+    ratio: float
+    query_ratio: float | None = Field(None, description="The ratio of queries; left out if it is `ratio`.")
+    compares: bool = Field(description="Whether its vectors are made to be compared.")
+    decodes: bool = Field(description="Whether it turns vectors back into text.")
+    searches: bool = Field(description="Whether the index was built with it.")
+
+
+class ModelsAnswer(BaseModel):
+    """As OpenAI's."""
+
+    object: Literal["list"] = "list"
+    data: list[ModelOut]
 
 
 class Health(BaseModel):
-    """What is served."""
+    """What is served; `model` to `dimensions` describe the first model."""
 
     status: Literal["ok"] = "ok"
     model: str
     decodes: bool
     ratio: float
     dimensions: int
+    models: list[str]
     documents: int | None = Field(None, description="In the index, if one is served.")
     version: str
 

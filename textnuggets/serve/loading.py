@@ -1,0 +1,71 @@
+"""Load what a server holds: models by name, and an index with the model it was built with."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from textnuggets.errors import CheckpointError, IndexFileError, MissingExtraError
+from textnuggets.model.checkpoint import load_nugget_model
+from textnuggets.model.identity import fingerprint, lasting_name
+from textnuggets.model.modeling import NuggetModel
+from textnuggets.search.index import NuggetIndex
+from textnuggets.serve.models import public_name
+from textnuggets.shipped import DEFAULT, locate
+
+DECODER = "reconstruct"  # served by default, beside the model for comparing
+
+
+def load_all(
+    names: Sequence[str] | None, place: str | None
+) -> tuple[dict[str, NuggetModel], NuggetIndex | None]:
+    """Load the models to serve, by the names they are served under, and open the index with its model among them.
+
+    Args:
+        names: Models to load; without any, the default ones.
+        place: The index, if any. Its model is loaded only if no other model has the same weights.
+    """
+    index = None if place is None else NuggetIndex.open(place)
+    models: dict[str, NuggetModel] = {}
+
+    def add(name: str) -> NuggetModel:
+        short = public_name(name)
+        loaded = models[name if short in models else short] = _load(name, index)
+        return loaded
+
+    try:
+        for name in dict.fromkeys(map(lasting_name, names or _defaults(index))):
+            add(name)
+        if index is not None:
+            wanted = index.manifest.fingerprint
+            same = (model for model in models.values() if fingerprint(model) == wanted)
+            model = next(same, None) or add(index.manifest.model)
+            index.close()
+            index = NuggetIndex.open(index.place, model)
+    except BaseException:
+        if index is not None:
+            index.close()
+        raise
+    return models, index
+
+
+def _defaults(index: NuggetIndex | None) -> list[str]:
+    """Return the models to serve if none is named: one for comparing and, if it is installed, one that decodes."""
+    comparing = DEFAULT if index is None else index.manifest.model
+    try:
+        locate(DECODER)
+    except MissingExtraError as error:
+        print(f"note: only {comparing!r} is served; {error}", file=sys.stderr)
+        return [comparing]
+    return [comparing, DECODER]
+
+
+def _load(name: str, index: NuggetIndex | None) -> NuggetModel:
+    try:
+        return load_nugget_model(name)
+    except CheckpointError as error:
+        if index is None or name != index.manifest.model:
+            raise
+        raise IndexFileError(
+            f"{index.place} was built with {name!r}, which cannot be loaded: if it was moved, name it with --model."
+        ) from error

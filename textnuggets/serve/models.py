@@ -1,0 +1,121 @@
+"""The models a server holds, and which of them a request is for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from textnuggets.errors import ConfigError
+from textnuggets.model.modeling import NuggetModel
+from textnuggets.search.index import NuggetIndex
+from textnuggets.serve.gate import Refused
+from textnuggets.shipped import shipped_name
+
+log = logging.getLogger("textnuggets.serve")
+
+
+@dataclass(frozen=True)
+class Served:
+    """A model under the name that requests and answers use."""
+
+    name: str
+    model: NuggetModel
+
+    @property
+    def compares(self) -> bool:
+        """Whether its vectors are made to be compared."""
+        return self.model.config.comparable
+
+    @property
+    def decodes(self) -> bool:
+        """Whether it can turn vectors back into text."""
+        return self.model.view.family.decodes
+
+    @property
+    def query_ratio(self) -> float | None:
+        """The ratio of queries, None if the model has none of its own."""
+        return self.model.config.query_ratio
+
+
+def public_name(name: str) -> str:
+    """Return the name under which a model is served: a shipped model's, the last part of a folder, or the hub id."""
+    if (shipped := shipped_name(name)) is not None:
+        return shipped
+    return Path(name).resolve().name if Path(name).is_dir() else name
+
+
+class Models:
+    """The served models, in order.
+
+    Args:
+        models: Models by name.
+        index: The index that is searched, if any. Its model is added if it is not among the models.
+    """
+
+    def __init__(self, models: Mapping[str, NuggetModel], index: NuggetIndex | None = None) -> None:
+        self._served = {name: Served(name, model) for name, model in models.items()}
+        self.searching: Served | None = None
+        """The model the index was built with."""
+        if index is not None:
+            same = (served for served in self if served.model is index.model)
+            self.searching = next(same, None) or self._add(index.manifest.model, index.model)
+        if not self._served:
+            raise ConfigError("there is no model to serve: give at least one.")
+        self._warned: set[str] = set()
+
+    def __iter__(self) -> Iterator[Served]:
+        return iter(self._served.values())
+
+    @property
+    def first(self) -> Served:
+        """The first model, which does what no other is chosen for."""
+        return next(iter(self))
+
+    def _add(self, name: str, model: NuggetModel) -> Served:
+        short = public_name(name)
+        served = Served(name if short in self._served else short, model)
+        self._served[served.name] = served
+        return served
+
+    def named(self, name: str | None) -> Served | None:
+        """Return the model a request names, None if it names none; raise Refused if it is not served."""
+        if name is None:
+            return None
+        if name not in self._served:
+            known = ", ".join(map(repr, self._served))
+            raise Refused(404, f"the model {name!r} is not served; these are: {known}.", "model")
+        return self._served[name]
+
+    def any(self, name: str | None) -> Served:
+        """Return the named model, else the first."""
+        return self.named(name) or self.first
+
+    def comparing(self, name: str | None) -> Served:
+        """Return the named model, else the index's, else the first that is made for comparing, else the first."""
+        able = next((served for served in self if served.compares), self.first)
+        return self.named(name) or self.searching or able
+
+    def decoding(self, name: str | None) -> Served:
+        """Return the named model, else the first with a decoder; raise Refused if it has none."""
+        able = next((served for served in self if served.decodes), None)
+        chosen = self.named(name) or able
+        if chosen is None:
+            raise Refused(422, "no served model has a decoder: start with --model reconstruct.", "model")
+        if not chosen.decodes:
+            other = "start with --model reconstruct" if able is None else f"ask {able.name!r}"
+            raise Refused(422, f"the model {chosen.name!r} has no decoder: {other}.", "model")
+        return chosen
+
+    def warning(self, served: Served) -> str | None:
+        """Return what to tell those who compare with a model that is not made for it; log it the first time."""
+        if served.compares:
+            return None
+        able = next((other for other in self if other.compares), None)
+        other = "serve 'search' for that" if able is None else f"use {able.name!r} for that"
+        message = f"the model {served.name!r} is trained to rebuild texts, not to compare them: {other}."
+        if served.name not in self._warned:
+            self._warned.add(served.name)
+            log.warning("warning: %s", message)
+        return message

@@ -1,0 +1,77 @@
+"""Paths for texts and their nuggets: encode, decode, compare, look into."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fastapi import APIRouter
+
+from textnuggets.errors import InputError
+from textnuggets.serve import answers
+from textnuggets.serve import schemas as s
+from textnuggets.serve.gate import Refused
+from textnuggets.serve.service import WRONG, Running, check_filled
+
+router = APIRouter(responses=WRONG)
+
+
+@router.post("/nuggets", response_model_exclude_none=True)
+async def nuggets(request: s.NuggetsRequest, service: Running) -> s.NuggetsAnswer:
+    """Return texts as nuggets: vectors, tokens, spans, scores; with `pieces` every token, for highlighting."""
+    served = service.models.any(request.model)
+    await service.check_texts(served, texts=request.texts)
+    if request.pieces:
+        work = service.worker.run(lambda: answers.with_pieces(served.model, request.texts, request.ratio))
+        found, pieces = await service.timed(work)
+    else:
+        encoded = service.worker.encode(served.model, request.texts, request.ratio)
+        found, pieces = await service.timed(encoded), None
+    if request.vectors:
+        service.check_answer(sum(item.vectors.size for item in found), "texts")
+    out = await asyncio.to_thread(lambda: [answers.nuggets(item, request.vectors) for item in found])
+    if pieces is not None:
+        out = [item.model_copy(update={"pieces": own}) for item, own in zip(out, pieces, strict=True)]
+    return s.NuggetsAnswer(model=served.name, texts=out)
+
+
+@router.post("/reconstruct", response_model_exclude_none=True)
+async def reconstruct(request: s.ReconstructRequest, service: Running) -> s.ReconstructAnswer:
+    """Decode nuggets, or compress texts and decode them again."""
+    served, limits = service.models.decoding(request.model), service.limits
+    if (request.texts is None) == (request.nuggets is None):
+        raise Refused(422, "give one of texts and nuggets.", "texts")
+    if request.texts is not None:
+        await service.check_texts(served, texts=request.texts)
+    elif len(request.nuggets or ()) > limits.texts:
+        message = f"nuggets holds {len(request.nuggets or ())}; {limits.texts} are allowed."
+        raise Refused(422, message, "nuggets")
+    try:
+        work = service.worker.run(lambda: answers.reconstruct(served, request, limits.tokens))
+        return await service.timed(work)
+    except InputError as error:
+        raise Refused(422, str(error), "nuggets" if request.texts is None else "texts") from error
+
+
+@router.post("/similarity", response_model_exclude_none=True)
+async def similarity(request: s.SimilarityRequest, service: Running) -> s.SimilarityAnswer:
+    """Compare two texts: mean-MaxSim, every cosine, and which nugget answered which."""
+    served = service.models.comparing(request.model)
+    check_filled(query=request.query, document=request.document)
+    await service.check_texts(served, query=[request.query], document=[request.document])
+    asked = served.query_ratio or request.ratio
+    pair = service.worker.encode_pair(served.model, request.query, asked, [request.document], request.ratio)
+    query, (document,) = await service.timed(pair)
+    service.check_answer(len(query) * len(document) * 8, "document")
+    warning = service.models.warning(served)
+    return await asyncio.to_thread(answers.similarity, query, document, request, served.name, warning)
+
+
+@router.post("/gain")
+async def gain(request: s.GainRequest, service: Running) -> s.GainAnswer:
+    """Return what one nugget knows: how much likelier it alone makes every token of its window."""
+    served = service.models.decoding(request.model)
+    await service.check_texts(served, text=[request.text])
+    found = await service.timed(service.worker.run(lambda: answers.gain(served.model, request)))
+    if found is None:
+        raise Refused(422, f"nugget {request.nugget} is not there: the text has fewer.", "nugget")
+    return found
