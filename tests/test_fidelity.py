@@ -7,12 +7,12 @@ import pytest
 
 from tests.tiny import CORPUS, tiny_model
 from textnuggets.bulk import encode_to_parquet
-from textnuggets.errors import ConfigError
+from textnuggets.errors import ConfigError, TextnuggetsWarning
 from textnuggets.fidelity import LADDER, encode_to_fidelity
 from textnuggets.model.storage import load_nuggets
 from textnuggets.text.documents import Document
 
-UNSEEN = "Cats and dogs read the letter near the bridge, until morning."
+UNSEEN = "The dogs read the letter near the bridge, until morning."
 
 
 def test_a_text_gets_the_lowest_ratio_from_which_it_comes_back(copier):
@@ -39,6 +39,22 @@ def test_the_figures_are_stored_beside_the_nuggets(copier, tmp_path):
     _, nuggets = load_nuggets(out)
     assert len(nuggets) == 6
     assert copier.reconstruct(nuggets[-1]) == ""
+
+
+def test_a_text_that_does_not_reach_the_fidelity_is_reported_with_its_figure(copier, tmp_path):
+    documents = [Document("seen", CORPUS[0]), Document("unseen", UNSEEN), Document("other", UNSEEN[9:])]
+    out = tmp_path / "out.parquet"
+    with pytest.warns(TextnuggetsWarning, match=r"fidelity 0\.95 was not reached by 2 of 3 texts") as given:
+        encode_to_parquet(copier, documents, out, name="copier", fidelity=0.95)
+    frame = pd.read_parquet(out).set_index("id")
+    missed = frame.fidelity[["unseen", "other"]]
+    assert frame.fidelity["seen"] >= 0.95 > missed.max()
+    (warning,) = given
+    assert f"{missed.mean():.2f} on average" in str(warning.message)
+    assert f"({missed.idxmin()!r}) {missed.min():.2f}" in str(warning.message)
+    # The finished file still says so.
+    with pytest.warns(TextnuggetsWarning, match="not reached by 2 of 3"):
+        encode_to_parquet(copier, documents, out, name="copier", fidelity=0.95, resume=True)
 
 
 def test_a_fidelity_that_cannot_be_is_named(copier, tmp_path):

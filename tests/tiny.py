@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 from transformers import (
     BartConfig,
@@ -46,7 +46,8 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
     scores += [(piece, -5.0) for piece in characters]
     specials = [(token, 0.0) for token in ("<pad>", "<s>", "</s>", "<unk>")]
     tokenizer = Tokenizer(models.Unigram([*specials, *scores], UNK, False))
-    tokenizer.normalizer = normalizers.NFKC()
+    spaces = [normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), *spaces])
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.decoder = decoders.Metaspace()
     tokenizer.post_processor = TemplateProcessing(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import warnings
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from itertools import islice
@@ -19,9 +20,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from textnuggets.config import check_ratio
-from textnuggets.errors import ConfigError, InputError
-from textnuggets.fidelity import check_fidelity, encode_to_fidelity
+from textnuggets.errors import ConfigError, InputError, TextnuggetsWarning
+from textnuggets.fidelity import check_fidelity, encode_to_fidelity, find_shortfall
 from textnuggets.files import check_output, replacing
+from textnuggets.model.coverage import Coverage, collecting
 from textnuggets.model.encoding import Budget, encode_stream
 from textnuggets.model.identity import fingerprint
 from textnuggets.model.modeling import NuggetModel
@@ -45,8 +47,12 @@ def encode_to_parquet(
     with_text: bool = False,
     fidelity: float | None = None,
     resume: bool = False,
+    coverage: Coverage | None = None,
 ) -> int:
     """Encode documents into `out`; returns the number of rows.
+
+    Warn once if the model does not know the texts' language or characters, and once if texts do not reach the
+    fidelity.
 
     Args:
         model: The model.
@@ -59,6 +65,7 @@ def encode_to_parquet(
         with_text: Whether the texts are stored, too.
         fidelity: Raise the ratio of each text until its reconstruction has this BLEU, from 0 to 1.
         resume: Whether to continue an interrupted run.
+        coverage: Counts what the model does not know, for a caller that gives the warnings of several files itself.
     """
     if fidelity is not None:
         if ratio is not None:
@@ -73,12 +80,16 @@ def encode_to_parquet(
         "selector": model.config.selector,
         "window": model.window,
     }
+    counted = Coverage() if coverage is None else coverage
     schema = nugget_schema(model.view.hidden_size, dtype, about, with_text, fidelity is not None)
     check_output(out)
     folder = out.with_name(out.name + ".partial")
     stream = iter(documents)
     if resume and not folder.exists() and out.exists():
-        return _finished_rows(out, schema, stream)
+        rows = _finished_rows(out, schema, stream)
+        if coverage is None:
+            _warn(counted, out, fidelity)
+        return rows
     # What the last digits of a vector depend on, besides what the file itself tells.
     computed = {"batch_size": batch_size, "precision": str(model.dtype), "device": model.device.type}
     parts = _open_folder(folder, {**_settings(schema), **computed}, resume)
@@ -89,11 +100,13 @@ def encode_to_parquet(
             texts = [document.text for document in part]
             found = None
             if fidelity is None:
+                stored = np.dtype(dtype)
                 nuggets = list(
-                    encode_stream(model, texts, Budget(ratio), batch_size, np.dtype(dtype), progress)
+                    encode_stream(model, texts, Budget(ratio), batch_size, stored, progress, counted)
                 )
             else:
-                faithful = encode_to_fidelity(model, texts, fidelity, batch_size, dtype, progress)
+                with collecting(counted):
+                    faithful = encode_to_fidelity(model, texts, fidelity, batch_size, dtype, progress)
                 nuggets = [item.nuggets for item in faithful]
                 found = [(item.ratio, item.fidelity) for item in faithful]
             table = to_table([d.id for d in part], nuggets, schema, texts if with_text else None, found)
@@ -107,7 +120,16 @@ def encode_to_parquet(
     shutil.rmtree(done, ignore_errors=True)
     folder.rename(done)
     shutil.rmtree(done)
+    if coverage is None:
+        _warn(counted, out, fidelity)
     return rows
+
+
+def _warn(coverage: Coverage, out: Path, fidelity: float | None) -> None:
+    """Say what a user of the file should know about it."""
+    coverage.warn(stacklevel=3)
+    if fidelity is not None and (shortfall := find_shortfall([out], fidelity)) is not None:
+        warnings.warn(shortfall.message(), TextnuggetsWarning, stacklevel=3)
 
 
 def _part_name(number: int) -> str:

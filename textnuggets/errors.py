@@ -10,6 +10,8 @@
 
 Each message says what was wrong, with the value and the place, and what to do.
 The command line prints it as one line and exits with code 2.
+
+`TextnuggetsWarning` is for results that are not what a user may expect; the command line prints `warning: ...`.
 """
 
 from __future__ import annotations
@@ -17,6 +19,10 @@ from __future__ import annotations
 
 class TextnuggetsError(Exception):
     """The root: `except TextnuggetsError` catches whatever this package raises on purpose."""
+
+
+class TextnuggetsWarning(UserWarning):
+    """A result that may be worse than expected, such as that of texts in a language the model does not know."""
 
 
 class ConfigError(TextnuggetsError, ValueError):

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
+
+import pyarrow.parquet as pq
 
 from textnuggets.config import check_ratio
 from textnuggets.errors import ConfigError, MissingExtraError
+from textnuggets.model.coverage import Coverage, collecting, one_warning
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.nuggets import Nuggets
 from textnuggets.progress import Progress
@@ -34,7 +38,7 @@ def encode_to_fidelity(
 ) -> list[Faithful]:
     """Encode each text at the lowest ratio of a ladder from which it comes back faithfully enough.
 
-    A text that never does keeps the nuggets that came closest.
+    A text that never does keeps the nuggets that came closest; its `fidelity` says how close.
 
     Args:
         model: A nugget model with a decoder.
@@ -50,7 +54,9 @@ def encode_to_fidelity(
     for ratio in LADDER:
         if not pending:
             break
-        found = encode_and_measure(model, [texts[i] for i in pending], ratio, batch_size, dtype)
+        # What the model does not know of a text is counted once, not at every ratio.
+        with one_warning() if ratio == LADDER[0] else collecting(Coverage()):
+            found = encode_and_measure(model, [texts[i] for i in pending], ratio, batch_size, dtype)
         for i, item in zip(pending, found, strict=True):
             if i not in best or item.fidelity > best[i].fidelity:
                 best[i] = item
@@ -91,3 +97,41 @@ def check_fidelity(model: NuggetModel, fidelity: float) -> float:
     if model.config.selector in BY_RULE:
         raise ConfigError(f"the selector {model.config.selector!r} takes no ratio that could be raised.")
     return fidelity
+
+
+class Shortfall(NamedTuple):
+    """Texts of a run that do not come back as faithfully as asked."""
+
+    wanted: float
+    texts: int
+    """Of how many texts."""
+    below: int
+    """How many of them do not reach it."""
+    mean: float
+    worst: float
+    """BLEU of those, from 0 to 1."""
+    worst_id: str
+
+    def message(self) -> str:
+        """Return what a user should know."""
+        return (
+            f"fidelity {self.wanted} was not reached by {self.below:,} of {self.texts:,} texts: they reach "
+            f"{self.mean:.2f} on average, the worst ({self.worst_id!r}) {self.worst:.2f}; "
+            f"the column 'fidelity' has the figure of each."
+        )
+
+
+def find_shortfall(files: Sequence[Path], wanted: float) -> Shortfall | None:
+    """Return how far the texts of finished nugget files are from a fidelity, None if all reach it."""
+    texts = 0
+    below: list[tuple[float, str]] = []
+    for path in files:
+        table = pq.read_table(path, columns=["id", "fidelity"])
+        texts += len(table)
+        rows = zip(table["fidelity"].to_pylist(), table["id"].to_pylist(), strict=True)
+        below += [(reached, name) for reached, name in rows if reached < wanted]
+    if not below:
+        return None
+    worst, worst_id = min(below)
+    mean = sum(reached for reached, _ in below) / len(below)
+    return Shortfall(wanted, texts, len(below), mean, worst, worst_id)

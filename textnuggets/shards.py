@@ -7,16 +7,20 @@ passed over when the run is repeated; one that was interrupted goes on.
 from __future__ import annotations
 
 import glob
+import json
 import logging
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from textnuggets.bulk import encode_to_parquet
-from textnuggets.errors import InputError, MissingExtraError, TextnuggetsError
+from textnuggets.errors import InputError, MissingExtraError, TextnuggetsError, TextnuggetsWarning
+from textnuggets.fidelity import find_shortfall
 from textnuggets.model.checkpoint import load_nugget_model
+from textnuggets.model.coverage import Coverage
 from textnuggets.model.identity import lasting_name
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.progress import Progress
@@ -48,6 +52,8 @@ class Finished(NamedTuple):
     """Bad lines that were passed over."""
     error: str | None
     """Why it is not finished."""
+    coverage: Coverage
+    """What the model does not know of its texts."""
 
 
 def find_shards(pattern: str) -> list[Path]:
@@ -104,7 +110,19 @@ def encode_shards(
                 print(f"skipped: {line}", file=sys.stderr)
             if item.error is not None:
                 print(f"failed: {item.error}", file=sys.stderr)
+    _warn(found, outputs, settings.fidelity)
     return found
+
+
+def _warn(found: Sequence[Finished], outputs: Sequence[Path], fidelity: float | None) -> None:
+    """Say once for all shards what a user should know about them."""
+    coverage = Coverage()
+    for item in found:
+        coverage.merge(item.coverage)
+    coverage.warn(stacklevel=3)
+    whole = [path for path in outputs if path.is_file()]
+    if fidelity is not None and (shortfall := find_shortfall(whole, fidelity)) is not None:
+        warnings.warn(shortfall.message(), TextnuggetsWarning, stacklevel=3)
 
 
 def _local(jobs: Sequence[dict[str, str]], settings: Settings) -> Iterator[Finished]:
@@ -125,6 +143,7 @@ class ShardEncoder:
     def encode(self, job: dict[str, str]) -> Finished:
         """One shard; an error of ours is told and does not end the run."""
         skipped: list[str] = []
+        coverage = Coverage()
 
         def report(error: InputError) -> None:
             skipped.append(str(error))
@@ -142,10 +161,11 @@ class ShardEncoder:
                 with_text=settings.with_text,
                 fidelity=settings.fidelity,
                 resume=True,
+                coverage=coverage,
             )
         except TextnuggetsError as error:
-            return Finished(job["shard"], 0, skipped, str(error))
-        return Finished(job["shard"], rows, skipped, None)
+            return Finished(job["shard"], 0, skipped, str(error), coverage)
+        return Finished(job["shard"], rows, skipped, None, coverage)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         """As Ray Data calls it: a batch of jobs as columns, and answers as columns."""
@@ -157,6 +177,7 @@ class ShardEncoder:
             "rows": [item.rows for item in done],
             "skipped": ["\n".join(item.skipped) for item in done],
             "error": [item.error or "" for item in done],
+            "coverage": [json.dumps(item.coverage.as_dict()) for item in done],
         }
 
 
@@ -183,7 +204,8 @@ def _ray(
         )
         for row in data.iter_rows():
             skipped = row["skipped"].split("\n") if row["skipped"] else []
-            yield Finished(row["shard"], row["rows"], skipped, row["error"] or None)
+            coverage = Coverage(**json.loads(row["coverage"]))
+            yield Finished(row["shard"], row["rows"], skipped, row["error"] or None, coverage)
     finally:
         if started:
             ray.shutdown()

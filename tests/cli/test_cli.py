@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from tests.tiny import CORPUS
+from textnuggets.errors import InputError
 
 
 def run_process(*arguments, env=None):
@@ -190,3 +191,82 @@ def test_an_original_that_is_missing_is_named(run, texts, tmp_path, copier_folde
     result = run("reconstruct", out, "--against", fewer, "--beams", 1, "-o", tmp_path / "back.jsonl")
     assert "has no text with the id '2'" in error_of(result)
     assert not (tmp_path / "back.jsonl").exists()
+
+
+def test_line_breaks_come_back_through_a_file(run, tmp_path, copier_folder):
+    texts, out = tmp_path / "a.jsonl", tmp_path / "out.parquet"
+    poem = "The cat sat on the mat,\n\n\tand the dog lay by the door.\n"
+    texts.write_text(json.dumps({"text": poem}) + "\n")
+    assert run("encode", texts, "-o", out, "--model", copier_folder).returncode == 0
+    back = run("reconstruct", out, "--doubtful", 1)
+    row = json.loads(back.stdout)
+    assert row["text"] == poem
+    assert [word["word"] for word in row["doubtful"]] == poem.split()
+    for word in row["doubtful"]:
+        assert poem[word["start"] : word["end"]] == word["word"]
+        assert 0 < word["probability"] < 1
+    assert "doubtful" not in json.loads(run("reconstruct", out).stdout)
+    for share in (0, 1.5):
+        assert "--doubtful is a probability" in error_of(run("reconstruct", out, "--doubtful", share))
+
+
+def test_a_warning_is_one_plain_line(run, tmp_path, copier_folder):
+    texts = tmp_path / "a.txt"
+    texts.write_text("the | cat ½\n" * 3)
+    made = run("encode", texts, "-o", tmp_path / "out.parquet", "--model", copier_folder)
+    warned, done = made.stderr.splitlines()
+    assert made.returncode == 0
+    assert warned.startswith("warning: ")
+    assert warned.endswith("cannot be decoded again: '|', '½'.")
+    assert done.endswith("out.parquet: 3 texts")
+    folder = tmp_path / "several"
+    folder.mkdir()
+    for name in ("a.txt", "b.txt"):
+        (folder / name).write_text("the | cat\n")
+    several = run("encode", folder, "-o", tmp_path / "out", "--model", copier_folder)
+    assert several.stderr.count("warning: ") == 1
+    assert "'|'." in several.stderr
+
+
+def test_texts_that_do_not_reach_a_fidelity_are_counted_on_standard_error(run, tmp_path, copier_folder):
+    texts, out = tmp_path / "a.txt", tmp_path / "out.parquet"
+    texts.write_text(f"{CORPUS[0]}\nThe dogs read the letter near the bridge, until morning.\n")
+    made = run("encode", texts, "-o", out, "--model", copier_folder, "--fidelity", 0.95)
+    assert made.returncode == 0, made.stderr
+    assert "warning: fidelity 0.95 was not reached by 1 of 2 texts" in made.stderr
+    assert pd.read_parquet(out).fidelity.lt(0.95).tolist() == [False, True]
+
+
+def test_nuggets_of_a_model_without_decoder_say_which_and_what_to_do(run, texts, tmp_path):
+    out = tmp_path / "out.parquet"
+    assert run("encode", texts, "-o", out).returncode == 0
+    line = error_of(run("reconstruct", out, "-o", tmp_path / "back.jsonl"))
+    assert "was made by the model 'search', which has no decoder" in line
+    assert "--model reconstruct" in line
+    assert not list(tmp_path.glob("back*"))
+
+
+def test_a_fidelity_is_asked_of_the_model_that_decodes(run, texts, tmp_path, monkeypatch):
+    asked = []
+
+    def load(name):
+        asked.append(name)
+        raise InputError("far enough")
+
+    monkeypatch.setattr(sys.modules["textnuggets.cli.encode"], "load_model", load)
+    run("encode", texts, "-o", tmp_path / "x.parquet", "--fidelity", 0.9)
+    run("encode", texts, "-o", tmp_path / "x.parquet")
+    assert asked == ["reconstruct", None]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--resume"], "several files resume by themselves"),
+        (["--workers", "3"], "--workers 3 has no effect without --engine ray"),
+        (["--address", "a:1", "--engine", "local"], "--address a:1 has no effect without --engine ray"),
+        (["--ratio", "0.1", "--fidelity", "0.9"], "give --ratio or --fidelity, not both"),
+    ],
+)
+def test_options_without_effect_are_refused(run, tmp_path, arguments, message):
+    assert message in error_of(run("encode", tmp_path, "-o", tmp_path / "out", *arguments))

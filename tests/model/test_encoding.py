@@ -81,6 +81,7 @@ def test_vectors_do_not_depend_on_what_shares_the_batch(family):
         np.testing.assert_allclose(a.vectors, b.vectors, atol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore::textnuggets.errors.TextnuggetsWarning")
 @pytest.mark.parametrize("family", ["bart", "t5", "roberta"])
 def test_awkward_texts_all_work(family):
     model = tiny_model(family)
@@ -282,7 +283,7 @@ def test_a_text_longer_than_the_window_comes_back_whole(copier: NuggetModel):
 
 
 def test_an_empty_text_comes_back_empty(copier: NuggetModel):
-    assert copier.reconstruct(copier.encode(["", CORPUS[0], " \n"])) == ["", CORPUS[0], ""]
+    assert copier.reconstruct(copier.encode(["", CORPUS[0], " \n"])) == ["", CORPUS[0], " \n"]
 
 
 def test_what_a_text_decodes_to_does_not_depend_on_what_shares_the_batch(model):
@@ -307,7 +308,7 @@ def test_float16_nuggets_decode_to_the_same_text(copier: NuggetModel):
 
 def test_an_encoder_says_that_it_cannot_decode():
     model = tiny_model("bert")
-    with pytest.raises(BackboneError, match="a bert backbone has no decoder"):
+    with pytest.raises(BackboneError, match=r"a bert backbone, which has no decoder.*load\('reconstruct'\)"):
         model.reconstruct(model.encode(["cat"]))
 
 

@@ -15,9 +15,12 @@ import pytest
 
 from tests.tiny import CORPUS, tiny_model
 from textnuggets import NuggetIndex, maxsim
-from textnuggets.errors import CheckpointError, ConfigError, IndexFileError, InputError
+from textnuggets.errors import CheckpointError, ConfigError, IndexFileError, InputError, TextnuggetsWarning
 from textnuggets.search import server
 from textnuggets.search.layout import pack_layout, unpack_layout
+
+# Texts of these tests have signs that the tiny tokenizer does not know.
+pytestmark = pytest.mark.filterwarnings("ignore::textnuggets.errors.TextnuggetsWarning")
 
 IDS = [f"doc-{i}" for i in range(5)]
 
@@ -200,6 +203,21 @@ def test_text_that_is_not_stored_is_regenerated_and_marked(copier, tmp_path):
         assert hit.regenerated
         assert hit.text == CORPUS[0]
     assert CORPUS[0][:20].encode() not in b"".join(f.read_bytes() for f in tmp_path.rglob("*") if f.is_file())
+
+
+def test_a_regenerated_text_has_its_line_breaks(copier, tmp_path):
+    with NuggetIndex.create(tmp_path / "index", copier, store_text=False) as index:
+        text = CORPUS[0].replace(", ", ",\n\n\t")
+        index.add(["a"], [text])
+        (hit,) = index.search(CORPUS[0], k=1)
+        assert hit.text == text
+
+
+def test_adding_many_batches_gives_one_warning(model, tmp_path, monkeypatch):
+    monkeypatch.setattr("textnuggets.search.index.BATCH", 2)
+    with NuggetIndex.create(tmp_path / "index", model) as index, pytest.warns(TextnuggetsWarning) as given:
+        index.add(["a", "b", "c", "d", "e"], ["the cat 猫"] * 5)
+    assert len(given) == 1
 
 
 def test_text_of_an_encoder_alone_is_not_made_up(model, tmp_path):

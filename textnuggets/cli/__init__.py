@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import sys
-from typing import Annotated
+import warnings
+from typing import Annotated, TextIO
 
 import typer
 
@@ -22,7 +23,7 @@ from textnuggets.cli.search import search
 from textnuggets.cli.serve import serve
 from textnuggets.cli.train import train
 from textnuggets.cli.trim import trim
-from textnuggets.errors import TextnuggetsError
+from textnuggets.errors import TextnuggetsError, TextnuggetsWarning
 
 app = typer.Typer(
     name="textnuggets",
@@ -61,14 +62,17 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line: errors are one line on standard error, code 2 for bad input."""
+    """Run the command line: errors and warnings are one line on standard error, code 2 for bad input."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # texts are UTF-8, whatever the locale says
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     if len(sys.argv) == 1:
         sys.argv.append("--help")
     try:
-        code = app(standalone_mode=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("default", TextnuggetsWarning)
+            warnings.showwarning = _show_warning
+            code = app(standalone_mode=False)
     except typer.Abort:
         _fail("interrupted.", 130)
     except typer.TyperException as error:  # a wrong option or argument
@@ -83,6 +87,22 @@ def main() -> None:
     except OSError as error:  # a full disk, a folder without permission
         _fail(str(error), 1)
     sys.exit(code)
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Print one of our warnings as one line, any other as Python does."""
+    stream = sys.stderr if file is None else file
+    if issubclass(category, TextnuggetsWarning):
+        print(f"warning: {' '.join(str(message).split())}", file=stream)
+    else:
+        stream.write(warnings.formatwarning(message, category, filename, lineno, line))
 
 
 def _fail(message: str, code: int) -> None:

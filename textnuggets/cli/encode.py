@@ -31,27 +31,42 @@ def encode(
     fidelity: Annotated[
         float | None,
         typer.Option(
-            help="Instead of a ratio: as many nuggets a text as it needs to come back with this BLEU, such as 0.95."
+            help="Instead of a ratio: as many nuggets a text as it needs to come back with this BLEU, such as 0.95. "
+            "Texts that do not reach it are counted at the end. With the model 'reconstruct' by default."
         ),
     ] = None,
     with_text: Annotated[bool, typer.Option("--with-text", help="Store the texts, too.")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue an interrupted run; several files do so by themselves.")
+    ] = False,
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Report lines that cannot be read, and go on.")
     ] = False,
     engine: Annotated[
         str | None, typer.Option(help="For several files: 'local' (by default) or 'ray'.")
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="With ray: how many files at once.")] = 2,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="With ray: how many files at once; 2 by default.")
+    ] = None,
     address: Annotated[
         str | None, typer.Option(help="With ray: of a cluster; by default one is started here.")
     ] = None,
 ) -> None:
     """Encode texts into nuggets."""
-    if engine is not None or Path(texts).is_dir() or any(sign in texts for sign in "*?["):
+    several = engine is not None or Path(texts).is_dir() or any(sign in texts for sign in "*?[")
+    if several and resume:
+        raise InputError("--resume is for one file: several files resume by themselves, so leave it out.")
+    for option, value in (("--workers", workers), ("--address", address)):
+        if engine != "ray" and value is not None:
+            raise InputError(f"{option} {value} has no effect without --engine ray.")
+    if ratio is not None and fidelity is not None:
+        raise InputError("give --ratio or --fidelity, not both: a fidelity chooses the ratio of each text.")
+    if fidelity is not None and model is None:  # the default model has no decoder
+        model = "reconstruct"
+    if several:
         settings = {"ratio": ratio, "dtype": dtype, "batch_size": batch_size, "with_text": with_text}
         settings |= {"fidelity": fidelity, "skip_bad": skip_bad}
-        _encode_shards(texts, out, model, settings, engine or "local", workers, address)
+        _encode_shards(texts, out, model, settings, engine or "local", workers or 2, address)
         return
     from textnuggets.files import check_output
     from textnuggets.text.documents import raise_bad_line, read_documents

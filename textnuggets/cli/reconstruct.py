@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from textnuggets.cli.options import BatchSize, load_model
-from textnuggets.errors import InputError, MissingExtraError
+from textnuggets.errors import BackboneError, InputError, MissingExtraError
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.bleu import BLEU
@@ -40,9 +40,16 @@ def reconstruct(
     ] = None,
     beams: Annotated[int, typer.Option(min=1, help="Beam width; 1 is greedy and fastest.")] = 5,
     batch_size: BatchSize = 16,
+    doubtful: Annotated[
+        float | None,
+        typer.Option(help="Adds to every line the words whose probability is below this, such as 0.5."),
+    ] = None,
 ) -> None:
     """Decode nuggets back into texts, as JSON lines with 'id' and 'text'."""
+    if doubtful is not None and not 0 < doubtful <= 1:
+        raise InputError(f"--doubtful is a probability in (0, 1], got {doubtful}.")
     from textnuggets.files import check_output
+    from textnuggets.model.reconstruction import Reconstruction
     from textnuggets.model.storage import iter_nuggets, read_metadata
     from textnuggets.progress import Progress
 
@@ -55,13 +62,30 @@ def reconstruct(
     if name is None:
         raise InputError(f"{nuggets} does not say which model made it: name it with --model.")
     loaded = load_model(name)
+    if not loaded.view.family.decodes:
+        made = f"{nuggets} was made by the model {name!r}, which" if model is None else f"the model {name!r}"
+        raise BackboneError(f"{made} has no decoder: encode the texts with --model reconstruct.")
     pairs: list[tuple[str, str]] = []
     rows = iter_nuggets(nuggets)
     with _writer(out) as write, Progress("reconstruct") as progress:
         while part := list(islice(rows, ROWS)):
-            texts = loaded.reconstruct([item for _, item in part], num_beams=beams, batch_size=batch_size)
-            for (row_id, _), text in zip(part, texts, strict=True):
+            items = [item for _, item in part]
+            decoded: list[Reconstruction]
+            if doubtful is None:
+                texts = loaded.reconstruct(items, num_beams=beams, batch_size=batch_size)
+                decoded = [Reconstruction(text, ()) for text in texts]
+            else:
+                decoded = loaded.reconstruct(
+                    items, num_beams=beams, batch_size=batch_size, return_probabilities=True
+                )
+            for (row_id, _), (text, words) in zip(part, decoded, strict=True):
                 record: dict[str, object] = {"id": row_id, "text": text}
+                if doubtful is not None:
+                    record["doubtful"] = [
+                        {"word": text[word.start : word.end], **word._asdict()}
+                        for word in words
+                        if word.probability < doubtful
+                    ]
                 if originals is not None and bleu is not None:
                     original = originals[row_id]
                     record["bleu"] = round(bleu.sentence_score(text, [original]).score, 2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -11,14 +11,24 @@ import torch
 from textnuggets.config import ResidualMode
 from textnuggets.errors import BackboneError, InputError
 from textnuggets.model.nuggets import Nuggets
+from textnuggets.model.reconstruction import Reconstruction, join_words, word_scores
 from textnuggets.model.residual import residual_bias
 from textnuggets.progress import Progress
+from textnuggets.shipped import shipped_name
 
 if TYPE_CHECKING:
     from textnuggets.model.modeling import NuggetModel
 
 # A target may be longer than its source: a translation, or another tokenization of the same text.
 LENGTH_FACTOR, LENGTH_SLACK = 1.5, 16
+
+
+class Decoded(NamedTuple):
+    """What one window decodes to."""
+
+    text: str = ""
+    scores: tuple[float, ...] = ()
+    """Log-probability of each word, where it was asked for."""
 
 
 def reconstruct_all(
@@ -28,30 +38,37 @@ def reconstruct_all(
     residual: ResidualMode,
     progress: Progress,
     options: dict[str, Any],
-) -> list[str]:
-    """Decode every window on its own, longest first, and join the windows of each text."""
+    with_words: bool = False,
+) -> list[Reconstruction]:
+    """Decode every window on its own, longest first, and join the windows of each text.
+
+    Without `with_words` the texts have no words: their probabilities take another pass of the decoder.
+    """
     check_decodable(model, nuggets)
     windows = [window for item in nuggets for window in _windows(item)]
     # An empty stretch of text comes back empty: the decoder would make something up.
     full = [i for i, window in enumerate(windows) if window.windows[0, 3] > window.windows[0, 2]]
     order = sorted(full, key=lambda i: -int(windows[i].windows[0, 1]))
-    decoded = [""] * len(windows)
+    decoded = [Decoded()] * len(windows)
     for start in range(0, len(order), batch_size):
         rows = order[start : start + batch_size]
-        texts = _decode_batch(model, [windows[i] for i in rows], residual, options)
-        for i, text in zip(rows, texts, strict=True):
-            decoded[i] = text
+        found = _decode_batch(model, [windows[i] for i in rows], residual, options, with_words)
+        for i, item in zip(rows, found, strict=True):
+            decoded[i] = item
         progress.add(len(rows))
     remaining = iter(decoded)
-    return [_join(item, [next(remaining) for _ in item.windows]) for item in nuggets]
+    return [_join(item, [next(remaining) for _ in item.windows], with_words) for item in nuggets]
 
 
 def check_decodable(model: NuggetModel, nuggets: Sequence[Nuggets]) -> None:
-    """Whether these nuggets can have come from this model, and it has a decoder."""
+    """Raise an error if the model has no decoder, or cannot have made these nuggets."""
     if not model.view.family.decodes:
+        name = model.config.name_or_path
+        named = f"the model {shipped_name(name) or name!s} is" if name else "this is"
         raise BackboneError(
-            f"a {model.view.config.model_type} backbone has no decoder, so its nuggets can be searched "
-            f"but not turned back into text. Build the model on bart, mbart, marian, pegasus or t5."
+            f"{named} a {model.view.config.model_type} backbone, which has no decoder: its nuggets can be searched, but "
+            f"not turned back into text. Encode with textnuggets.load('reconstruct'), or build a model on bart, "
+            f"mbart, marian, pegasus or t5."
         )
     for index, item in enumerate(nuggets):
         if item.vectors.shape[-1] != model.view.hidden_size:
@@ -81,8 +98,12 @@ def _windows(nuggets: Nuggets) -> list[Nuggets]:
 
 
 def _decode_batch(
-    model: NuggetModel, windows: list[Nuggets], residual: ResidualMode, options: dict[str, Any]
-) -> list[str]:
+    model: NuggetModel,
+    windows: list[Nuggets],
+    residual: ResidualMode,
+    options: dict[str, Any],
+    with_words: bool,
+) -> list[Decoded]:
     k_max = max(len(window) for window in windows)
     vectors = torch.zeros(len(windows), k_max, model.view.hidden_size)
     scores = torch.zeros(len(windows), k_max)
@@ -98,21 +119,41 @@ def _decode_batch(
     if own_limit:
         options = {**options, "max_new_tokens": max(rooms)}
     device, dtype = model.device, model.dtype
+    memory = vectors.to(device, dtype)
+    bias = residual_bias(scores.to(device), kept.to(device), residual, model.view.residual_scale, dtype)
     with torch.inference_mode():
-        generated: Any = model.view.generate(
-            vectors.to(device, dtype),
-            residual_bias(scores.to(device), kept.to(device), residual, model.view.residual_scale, dtype),
-            **options,
-        )
+        generated: Any = model.view.generate(memory, bias, **options)
+        likelihoods = _likelihoods(model, memory, bias, generated) if with_words else None
     if own_limit:  # the first token is the decoder's start
         generated = [row[: 1 + room] for row, room in zip(generated, rooms, strict=True)]
-    texts: list[str] = model.tokenizer.batch_decode(generated, skip_special_tokens=True)
-    return [text.strip() for text in texts]
+    texts = [text.strip() for text in model.tokenizer.batch_decode(generated, skip_special_tokens=True)]
+    if likelihoods is None:
+        return [Decoded(text) for text in texts]
+    found = []
+    for text, row, values in zip(texts, generated, likelihoods, strict=True):
+        ids = row[1:].tolist()
+        found.append(Decoded(text, tuple(word_scores(model.tokenizer, ids, values[: len(ids)], text))))
+    return found
 
 
-def _join(nuggets: Nuggets, parts: list[str]) -> str:
-    """Windows back into one text: a space where there was white space, nothing where there was none."""
-    text = parts[0]
-    for part, before, after in zip(parts[1:], nuggets.windows[:-1, 3], nuggets.windows[1:, 2], strict=True):
-        text += (" " if after > before else "") + part
-    return text
+def _likelihoods(
+    model: NuggetModel, memory: torch.Tensor, bias: torch.Tensor, generated: torch.Tensor
+) -> list[list[float]]:
+    """Return the log-probability of every decoded token behind the first, by one teacher-forced pass."""
+    states = model.view.decode(memory, bias, generated[:, :-1])
+    found = []
+    for row, targets in zip(states, generated[:, 1:], strict=True):
+        # One text at a time: the logits of a whole batch may take gigabytes.
+        logits = model.view.project(row[None])[0].float()
+        chosen = logits.gather(-1, targets[:, None])[:, 0]
+        found.append((chosen - logits.logsumexp(-1)).tolist())
+    return found
+
+
+def _join(nuggets: Nuggets, parts: list[Decoded], with_words: bool) -> Reconstruction:
+    """Join windows into one text, with the white space that was between and in them."""
+    glued = (nuggets.windows[1:, 2] == nuggets.windows[:-1, 3]).tolist()
+    text, spans = nuggets.layout.join([part.text for part in parts], glued)
+    if not with_words:
+        return Reconstruction(text, ())
+    return join_words(text, spans, [score for part in parts for score in part.scores])

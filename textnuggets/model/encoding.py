@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from textnuggets.config import check_count, check_ratio
 from textnuggets.errors import ConfigError, InputError
+from textnuggets.model.coverage import Coverage
+from textnuggets.model.layout import Layout
 from textnuggets.model.nuggets import Nuggets
 from textnuggets.model.selection import nugget_count
 from textnuggets.model.windows import Window, cut_into_windows
@@ -76,11 +78,17 @@ def encode_stream(
     batch_size: int,
     dtype: np.dtype[np.floating],
     progress: Progress,
+    coverage: Coverage | None = None,
 ) -> Iterator[Nuggets]:
-    """Encode texts as they come, holding no more than one sorting range of them in memory."""
+    """Encode texts as they come, holding no more than one sorting range of them in memory.
+
+    What the model does not know of them is counted in `coverage`.
+    """
     for chunk in _chunks(texts, batch_size * SORTED_BATCHES):
         cut = cut_into_windows(model.tokenizer, chunk, model.window)
         windows = [window for parts in cut for window in parts]
+        if coverage is not None and model.view.family.decodes:
+            coverage.add_texts(model.tokenizer, chunk)
         owners = [text for text, parts in enumerate(cut) for _ in parts]
         unfinished = [len(parts) for parts in cut]  # windows of each text that are still to come
         counts = [k for parts in cut for k in budget.share([len(w.encoding) for w in parts])]
@@ -91,13 +99,15 @@ def encode_stream(
             for start in range(0, len(order), batch_size):
                 rows = order[start : start + batch_size]
                 batch = [(windows[i], counts[i]) for i in rows]
-                for i, nuggets in zip(rows, _encode_batch(model, batch, dtype), strict=True):
+                for i, nuggets in zip(rows, _encode_batch(model, batch, dtype, coverage), strict=True):
                     encoded[i] = nuggets
                     unfinished[owners[i]] -= 1
                 progress.add(sum(unfinished[text] == 0 for text in {owners[i] for i in rows}))
         remaining = iter(encoded)
         for parts in cut:
-            yield Nuggets.concat([part for _ in parts if (part := next(remaining)) is not None])
+            joined = Nuggets.concat([part for _ in parts if (part := next(remaining)) is not None])
+            layout = Layout.of(parts[0].text, [(window.start, window.end) for window in parts])
+            yield replace(joined, layout=layout)
 
 
 def _chunks(texts: Iterable[str], most: int) -> Iterator[list[str]]:
@@ -119,11 +129,17 @@ def _chunks(texts: Iterable[str], most: int) -> Iterator[list[str]]:
 
 
 def _encode_batch(
-    model: NuggetModel, batch: list[tuple[Window, int]], dtype: np.dtype[np.floating]
+    model: NuggetModel,
+    batch: list[tuple[Window, int]],
+    dtype: np.dtype[np.floating],
+    coverage: Coverage | None,
 ) -> list[Nuggets]:
     """One forward pass of the encoder over windows of similar length, each with its k."""
     windows, counts = [window for window, _ in batch], [k for _, k in batch]
     input_ids, mask = pad([w.ids for w in windows], model.pad_id)
+    if coverage is not None:
+        ids, real, decodes = input_ids.numpy(), mask.numpy(), model.view.family.decodes
+        coverage.add_batch(model.tokenizer, windows, ids, real, decodes)
     sentence_ends = None
     if model.config.selector == "sentence_boundary":  # the one selector that must read the text
         sentence_ends, _ = pad([w.sentence_ends() for w in windows], False)

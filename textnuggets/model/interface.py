@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 
 from textnuggets.config import ResidualMode, check_count, check_residual
 from textnuggets.errors import ConfigError, InputError
+from textnuggets.model.coverage import Coverage, active_coverage
 from textnuggets.model.decoding import reconstruct_all
 from textnuggets.model.encoding import Budget, as_dtype, encode_stream
 from textnuggets.model.maxsim import Vectors, maxsim
 from textnuggets.model.nuggets import Nuggets
+from textnuggets.model.reconstruction import Reconstruction
 from textnuggets.progress import Progress
 
 if TYPE_CHECKING:
@@ -85,6 +87,9 @@ class TextInterface:
         convert_to_tensor: bool = False,
     ) -> Any:
         """Turn texts into nuggets, in the order given; one text gives one `Nuggets`.
+
+        Warn once (`TextnuggetsWarning`) if the texts are in a language or have characters that the model does not
+        know, or, for a model that decodes, characters that it cannot write.
 
         Args:
             texts: A string, or any iterable of strings.
@@ -163,10 +168,22 @@ class TextInterface:
         def stream() -> Iterator[Nuggets]:  # apart, so that what is wrong is said at the call
             total = len(texts) if isinstance(texts, Sized) else None
             with Progress("encode", total, show_progress_bar) as progress:
-                yield from encode_stream(model, texts, budget, batch_size, stored, progress)
+                shared = active_coverage()
+                coverage = Coverage() if shared is None else shared
+                yield from encode_stream(model, texts, budget, batch_size, stored, progress, coverage)
+            if shared is None:
+                coverage.warn(stacklevel=3)  # where `encode` was called
 
         return stream()
 
+    @overload
+    def reconstruct(
+        self, nuggets: Nuggets, *, return_probabilities: Literal[True], **options: Any
+    ) -> Reconstruction: ...
+    @overload
+    def reconstruct(
+        self, nuggets: Iterable[Nuggets], *, return_probabilities: Literal[True], **options: Any
+    ) -> list[Reconstruction]: ...
     @overload
     def reconstruct(self, nuggets: Nuggets, **options: Any) -> str: ...
     @overload
@@ -178,8 +195,9 @@ class TextInterface:
         batch_size: int = 16,
         residual: ResidualMode | None = None,
         show_progress_bar: bool = False,
+        return_probabilities: bool = False,
         **options: Any,
-    ) -> str | list[str]:
+    ) -> str | list[str] | Reconstruction | list[Reconstruction]:
         """Decode nuggets back into text, or into its translation if the model was trained to.
 
         Args:
@@ -188,6 +206,8 @@ class TextInterface:
             batch_size: Windows decoded together.
             residual: Another residual mode than the model's, such as `off` to ablate the scores.
             show_progress_bar: Whether to report progress on standard error.
+            return_probabilities: Whether to return a `Reconstruction` instead of each text: the text, and the
+                probability that the decoder gave each of its words. Takes another pass of the decoder.
             options: For transformers' `generate`.
         """
         model = self._as_model()
@@ -204,5 +224,8 @@ class TextInterface:
         options = {"num_beams": num_beams, "do_sample": False, **options}
         total = sum(len(item.windows) for item in items)
         with Progress("reconstruct", total, show_progress_bar) as progress, model.evaluating():
-            texts = reconstruct_all(model, items, batch_size, mode, progress, options)
+            found = reconstruct_all(model, items, batch_size, mode, progress, options, return_probabilities)
+        if return_probabilities:
+            return found[0] if alone else found
+        texts = [item.text for item in found]
         return texts[0] if alone else texts

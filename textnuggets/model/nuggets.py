@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textnuggets.errors import InputError
+from textnuggets.model.layout import ORDINARY, Layout
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,6 +49,8 @@ class Nuggets:
     """`k` the chosen tokens as the text writes them; special ones by name."""
     windows: NDArray[np.int64]
     """`(w, 4)` per window encoded: number of nuggets, number of tokens, first and last character."""
+    layout: Layout = ORDINARY
+    """White space that the vectors do not hold, such as line breaks."""
 
     def __post_init__(self) -> None:
         k = len(self.vectors)
@@ -61,6 +64,11 @@ class Nuggets:
         for name, length in lengths.items():
             if length != k:
                 raise InputError(f"nuggets with {k} vectors cannot have {length} {name}.")
+        words, runs = self.layout.words, self.layout.runs
+        if (words or runs) and len(words) != len(self.windows):
+            raise InputError(f"a layout of {len(words)} windows does not fit {len(self.windows)}.")
+        if any(not 0 <= before <= sum(words) for before, _ in runs):
+            raise InputError(f"a layout of {sum(words)} words has white space outside of them.")
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -141,4 +149,5 @@ class Nuggets:
             spans=np.concatenate([part.spans for part in parts]),
             tokens=tuple(token for part in parts for token in part.tokens),
             windows=np.concatenate([part.windows for part in parts]),
+            layout=Layout.concat([part.layout for part in parts]),
         )

@@ -18,11 +18,18 @@ import pyarrow.parquet as pq
 from textnuggets import __version__
 from textnuggets.errors import InputError
 from textnuggets.files import check_output, replacing
+from textnuggets.model.layout import ORDINARY, Layout
 from textnuggets.model.nuggets import Nuggets
 from textnuggets.text.documents import open_parquet
 
 METADATA_KEY = b"textnuggets"
 COLUMNS = {"id", "vectors", "scores", "positions", "spans", "tokens", "token_count", "windows"}
+LAYOUT = pa.struct(
+    {
+        "words": pa.list_(pa.int64()),
+        "runs": pa.list_(pa.struct({"before": pa.int64(), "space": pa.string()})),
+    }
+)
 DTYPES = {"float32": pa.float32(), "float16": pa.float16(), "float64": pa.float64()}
 
 
@@ -44,6 +51,7 @@ def nugget_schema(
         pa.field("tokens", pa.list_(pa.string())),
         pa.field("token_count", pa.int64()),
         pa.field("windows", pa.list_(pa.list_(pa.int64(), 4))),
+        pa.field("layout", LAYOUT),
     ]
     if with_fidelity:
         fields += [pa.field("ratio", pa.float64()), pa.field("fidelity", pa.float64())]
@@ -72,6 +80,7 @@ def to_table(
         "tokens": pa.array([list(n.tokens) for n in nuggets], schema.field("tokens").type),
         "token_count": pa.array([n.token_count for n in nuggets], pa.int64()),
         "windows": _lists([n.windows for n in nuggets], windows, schema.field("windows").type),
+        "layout": pa.array([_layout_value(n.layout) for n in nuggets], LAYOUT),
     }
     if fidelities is not None:
         columns["ratio"] = pa.array([ratio for ratio, _ in fidelities], pa.float64())
@@ -174,12 +183,31 @@ def _lists(arrays: list[np.ndarray], lengths: list[int], kind: pa.DataType) -> p
 def _from_batch(batch: pa.RecordBatch) -> Iterator[tuple[str, Nuggets]]:
     ids = batch.column("id").to_pylist()
     tokens = batch.column("tokens").to_pylist()
+    has_layout = "layout" in batch.schema.names  # files of early versions have none
+    layouts = batch.column("layout").to_pylist() if has_layout else [None] * len(batch)
     for row, name in enumerate(ids):
         values = {
             key: _to_numpy(batch.column(key)[row].values)
             for key in ("vectors", "scores", "positions", "spans", "windows")
         }
-        yield name, Nuggets(**values, tokens=tuple(tokens[row]))
+        layout = _layout_of(layouts[row])
+        yield name, Nuggets(**values, tokens=tuple(tokens[row]), layout=layout)
+
+
+def _layout_value(layout: Layout) -> dict[str, Any] | None:
+    """Return a layout as the column holds it; None where it is not known."""
+    if not layout.words:
+        return None
+    return {
+        "words": layout.words,
+        "runs": [{"before": before, "space": space} for before, space in layout.runs],
+    }
+
+
+def _layout_of(value: dict[str, Any] | None) -> Layout:
+    if value is None:
+        return ORDINARY
+    return Layout(tuple(value["words"]), tuple((run["before"], run["space"]) for run in value["runs"]))
 
 
 def _to_numpy(values: pa.Array) -> np.ndarray:

@@ -24,6 +24,7 @@ from textnuggets import __version__
 from textnuggets.config import check_count, check_ratio
 from textnuggets.errors import ConfigError, IndexFileError, InputError
 from textnuggets.files import disk_usage
+from textnuggets.model.coverage import one_warning
 from textnuggets.model.identity import fingerprint, lasting_name
 from textnuggets.model.maxsim import unit
 from textnuggets.model.modeling import NuggetModel
@@ -31,7 +32,7 @@ from textnuggets.model.nuggets import Nuggets
 from textnuggets.model.storage import iter_rows, read_metadata
 from textnuggets.progress import Progress
 from textnuggets.search.engine import DTYPES, Engine, Stored, labels_of
-from textnuggets.search.layout import pack_layout, unpack_layout
+from textnuggets.search.layout import pack_layout, pack_spaces, unpack_layout
 from textnuggets.search.place import (
     COUNT,
     FORMAT,
@@ -262,7 +263,8 @@ class NuggetIndex:
                 raise InputError(f"of the documents {names}: {error}") from error
 
         rows = (Row(document, digest_of(document), None) for document in documents)
-        return self._add(rows, encode, show_progress_bar)
+        with one_warning(stacklevel=3):  # for all batches
+            return self._add(rows, encode, show_progress_bar)
 
     def _add(
         self, rows: Iterable[Row], encode: Callable[[list[Row]], list[Nuggets]], show_progress_bar: bool
@@ -314,11 +316,7 @@ class NuggetIndex:
                         f"{path} holds no texts: encode --with-text, or index with --no-store-text."
                     )
                 document = Document(name, text or "")
-                vectors = np.ascontiguousarray(nuggets.vectors).tobytes()
-                digest = (
-                    digest_of(document) if text is not None else blake2b(vectors, digest_size=12).hexdigest()
-                )
-                yield Row(document, digest, nuggets)
+                yield Row(document, digest_of(document) if text is not None else _digest(nuggets), nuggets)
 
         return self._add(
             rows(), lambda new: [row.nuggets for row in new if row.nuggets is not None], show_progress_bar
@@ -335,6 +333,8 @@ class NuggetIndex:
         }
         if self.manifest.store_text:
             payload["text"] = document.text
+        elif nuggets.layout.runs:  # for the text that is regenerated
+            payload["spaces"] = pack_spaces(nuggets.layout)
         return Stored(document.id, vectors.astype(np.float32), payload)
 
     def delete(self, ids: Iterable[str]) -> list[str]:
@@ -403,7 +403,11 @@ class NuggetIndex:
         if not all(map(is_unicode, labels)):
             raise InputError("the filter holds half a surrogate pair, so it is no text.")
         found = self._engine.find(vectors, k, labels)
-        stored = [unpack_layout(item.document.payload["layout"], item.document.vectors) for item in found]
+        stored = [
+            unpack_layout(payload["layout"], item.document.vectors, payload.get("spaces"))
+            for item in found
+            for payload in [item.document.payload]
+        ]
         texts = [item.document.payload.get("text") for item in found]
         regenerated = self._regenerate(stored, texts)
         hits = []
@@ -439,3 +443,10 @@ class NuggetIndex:
     def reclaimable_bytes(self) -> int:
         """Disk that `compact` would free at least; 0 on a server, which compacts by itself."""
         return getattr(self._engine, "log_bytes", 0)
+
+
+def _digest(nuggets: Nuggets) -> str:
+    """Return what changes with a text that is not stored: its vectors and its white space."""
+    spaces = repr(nuggets.layout.runs) if nuggets.layout.runs else ""
+    vectors = np.ascontiguousarray(nuggets.vectors).tobytes()
+    return blake2b(vectors + spaces.encode(), digest_size=12).hexdigest()
