@@ -266,6 +266,25 @@ def _counts(found: dict[str, dict[str, Any]], folder: str) -> str:
     return f"In brackets 95% intervals over queries: {told}."
 
 
+def selection_table() -> str:
+    """Return where an autoencoder's nuggets are best taken, at equal training."""
+    curves: dict[str, dict[int, float]] = {}
+    for folder in sorted((RESULTS / "selection").iterdir()):
+        lines = map(json.loads, (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
+        curves[folder.name] = {
+            line["step"]: line["eval_loss_r0.1"] for line in lines if "eval_loss_r0.1" in line
+        }
+    steps = sorted(next(iter(curves.values())))
+    rows = [
+        f"| a nugget is | {' | '.join(f'after {step} steps' for step in steps)} |",
+        f"|---|{'---|' * len(steps)}",
+    ]
+    for name, curve in sorted(curves.items(), key=lambda item: item[1][steps[-1]]):
+        link = f"[{name.replace('-', ' ')}](results/selection/{name}/recipe.toml)"
+        rows.append(f"| {link} | {' | '.join(f'{curve[step]:.3f}' for step in steps)} |")
+    return "\n".join([*rows, "", "Loss in nats a token on 96 dev documents at r = 0.1; lower is better."])
+
+
 def claims() -> str:
     """The paper's claims about what nuggets keep, choose and hold."""
     named = [(label, read(*name.rsplit("/", 1))) for label, names in CLAIMED.items() for name in names]
@@ -288,6 +307,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "language-kinds": language.kinds_table,
     "language-longer": language.longer_table,
     "language-longer-kinds": language.longer_kinds_table,
+    "selection": selection_table,
     "claims": claims,
 }
 
