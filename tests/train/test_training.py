@@ -245,7 +245,7 @@ def test_a_model_to_go_on_from_may_lose_parts_but_gains_none(unbroken, recipe, t
     assert left == {"scorer", "feedback"}
     for name, weights in after.items():
         torch.testing.assert_close(weights, before.state_dict()[name], rtol=0, atol=0)
-    assert model.eval().encode("One vector, whatever the length of the text.").vectors.shape[0] == 1
+    assert model.eval().encode(CORPUS[0]).vectors.shape[0] == 1
     pooled = train(read_recipe(recipe, [*less, f"model.start='{unbroken}/best'"]), tmp_path / "pooled")
     with pytest.raises(ConfigError, match=r"model\.selector is 'learned', but .* has 'mean'"):
         build_model(read_recipe(recipe, [f"model.start={pooled}"]))
