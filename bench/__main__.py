@@ -13,7 +13,7 @@ from transformers.utils import logging
 
 from bench import decoding, encoding, generation, memory, searching, serving, training
 from textnuggets.evaluate.tasks import read_task
-from textnuggets.text.documents import read_documents
+from textnuggets.io.documents import read_documents
 
 PARTS = ("encode", "sentence-transformers", "reconstruct", "memory", "train", "generate", "maxsim")
 FURTHER = (

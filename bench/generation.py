@@ -12,10 +12,10 @@ from transformers import AutoConfig, DynamicCache, EncoderDecoderCache
 
 from bench.measuring import RESULTS, record
 from textnuggets import NuggetConfig, NuggetLM, NuggetModel
-from textnuggets.evaluate.figures import BLUE, RED, save_figure
-from textnuggets.lm.history import History, SegmentMemory
+from textnuggets.lm.memory import History, SegmentMemory
 from textnuggets.model.selection import nugget_count
-from textnuggets.model.tokenizing import load_tokenizer
+from textnuggets.model.tokenization import load_tokenizer
+from textnuggets.report.figures import BLUE, RED, save_figure
 
 SEGMENT, RATIO, STEPS = 128, 0.1, 32
 CONTEXTS = (128, 256, 640, 1152, 2048, 4096, 8192)

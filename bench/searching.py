@@ -16,8 +16,8 @@ from bench.measuring import compare, record
 from textnuggets import NuggetIndex, NuggetModel, load, maxsim
 from textnuggets.evaluate.similarity import measure
 from textnuggets.evaluate.tasks import Task
+from textnuggets.model.token_encoder import load_token_encoder
 from textnuggets.search.bm25 import BM25
-from textnuggets.search.tokens import load_token_encoder
 
 K = 100
 

@@ -11,9 +11,10 @@ from transformers import AutoModelForSeq2SeqLM, Trainer, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
 from bench.measuring import compare, record
-from textnuggets.train.building import build_nugget_model
-from textnuggets.train.data import load_corpus, tokenizers_of
-from textnuggets.train.objectives import Decoding
+from textnuggets.data.packed import load_corpus, tokenizers_of
+from textnuggets.train.build import build_nugget_model
+from textnuggets.train.callbacks import Report
+from textnuggets.train.objectives.decoding import Decoding
 from textnuggets.train.recipe import (
     DataRecipe,
     ModelRecipe,
@@ -22,7 +23,6 @@ from textnuggets.train.recipe import (
     Recipe,
     ReportRecipe,
 )
-from textnuggets.train.reporting import Report
 from textnuggets.train.run import training_arguments
 from textnuggets.train.trainer import NuggetTrainer
 
@@ -54,7 +54,7 @@ def plain_seq2seq(name: str, texts: str, source: str, rounds: int) -> None:
 
 def _compare(recipe: Recipe, name: str, source: str, rounds: int, folder: Path) -> None:
     model = build_nugget_model(recipe)
-    corpus = load_corpus(recipe.data.train, recipe, tokenizers_of(model, recipe))
+    corpus = load_corpus(recipe.data.train, recipe.packing, tokenizers_of(model, recipe.packing))
     arguments = training_arguments(recipe, folder)
     arguments.eval_strategy = arguments.save_strategy = "no"
     objective = Decoding(model, recipe, corpus, corpus)

@@ -7,7 +7,7 @@ import sys
 from rich.console import Console
 
 import textnuggets
-from textnuggets.highlighting import highlight, to_plain, to_terminal
+from textnuggets.analysis.highlight import highlight, to_plain, to_terminal
 
 QUERY = "Why can nobody cross the river?"
 TEXTS = [

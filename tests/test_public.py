@@ -8,6 +8,8 @@ import sys
 import pytest
 
 import textnuggets
+from tools import architecture
+from tools.architecture import LAYERS, NEVER, SOURCE, imports_of, layer_of
 
 
 def test_the_public_names_are_these_and_all_resolve():
@@ -39,39 +41,29 @@ def test_a_missing_extra_names_the_line_that_installs_it():
     assert str(error) == "--against needs the package 'sacrebleu': pip install 'textnuggets[evaluate]'"
 
 
-def test_files_import_only_from_above():
-    """The layers, in dependency order: a file may import its own or an earlier layer."""
-    import ast
-    from pathlib import Path
-
-    order = [
-        "errors",
-        "shipped",
-        "files",
-        "config",
-        "progress",
-        "text",
-        "model",
-        "search",
-        "highlighting",
-        "fidelity",
-        "bulk",
-        "shards",
-        "lm",
-        "loading",
-        "train",
-        "evaluate",
-        "reproduce",
-        "serve",
-        "cli",
-        "__main__",
-    ]
-    root = Path(textnuggets.__file__).parent
-    for path in root.rglob("*.py"):
-        layer = path.relative_to(root).parts[0].removesuffix(".py")
-        if layer == "__init__":
+def test_files_import_only_from_their_own_layer_and_those_above():
+    order = list(LAYERS)
+    found = {path.relative_to(SOURCE).parts[0].removesuffix(".py") for path in SOURCE.rglob("*.py")}
+    assert found - {"__init__", "__main__"} == set(order)
+    for path in SOURCE.rglob("*.py"):
+        layer = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+        if layer in ("__init__", "__main__"):
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("textnuggets."):
-                target = node.module.split(".")[1]
-                assert order.index(target) <= order.index(layer), f"{path} imports {node.module}"
+        for module in imports_of(path):
+            target = layer_of(module)
+            if target is None:  # the version alone, not a public name that is imported lazily
+                assert "__version__" in path.read_text(encoding="utf-8"), path
+                continue
+            assert order.index(target) <= order.index(layer), f"{path} imports {module}"
+            assert target not in NEVER.get(layer, ()), f"{path} imports {module}"
+
+
+def test_no_file_is_too_long_for_one_sitting():
+    for path in SOURCE.rglob("*.py"):
+        assert len(path.read_text(encoding="utf-8").splitlines()) <= 500, path
+
+
+def test_the_map_of_the_source_is_up_to_date():
+    for page in architecture.PAGES:
+        text = page.read_text(encoding="utf-8")
+        assert architecture.fill(text) == text

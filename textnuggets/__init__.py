@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from textnuggets.model.maxsim import maxsim
     from textnuggets.model.modeling import NuggetModel
     from textnuggets.model.nuggets import Nuggets
-    from textnuggets.model.storage import load_nuggets, save_nuggets
+    from textnuggets.model.parquet import load_nuggets, save_nuggets
     from textnuggets.search.index import NuggetIndex
 
 _HOMES = {
@@ -36,9 +36,9 @@ _HOMES = {
     "Nuggets": "textnuggets.model.nuggets",
     "TextnuggetsError": "textnuggets.errors",
     "load": "textnuggets.loading",
-    "load_nuggets": "textnuggets.model.storage",
+    "load_nuggets": "textnuggets.model.parquet",
     "maxsim": "textnuggets.model.maxsim",
-    "save_nuggets": "textnuggets.model.storage",
+    "save_nuggets": "textnuggets.model.parquet",
 }
 
 __all__ = [

@@ -41,7 +41,7 @@ class NuggetConfig(PreTrainedConfig):
         freeze: Whether the embeddings and the bottom l encoder layers stay fixed in training.
         window: The longest run of tokens encoded at once, special ones included; longer texts
             are cut at sentence ends. None is the backbone's own limit.
-        objective: What the weights were trained for, such as `autoencode` or `similar`; filled in by training. Vectors
+        objective: What the weights were trained for, such as `autoencode` or `contrastive`; filled in by training. Vectors
             of an autoencoder are not made to be compared.
         backbone: The backbone's configuration, filled in by `NuggetModel.from_backbone`.
         backbone_name: Hub id or folder the backbone came from, for the model card.

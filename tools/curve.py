@@ -8,7 +8,7 @@ import re
 import shutil
 from pathlib import Path
 
-from textnuggets.evaluate.figures import draw_learning, save_figure
+from textnuggets.report.figures import draw_learning, save_figure
 
 
 def main() -> None:

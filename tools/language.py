@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from textnuggets.evaluate.figures import BLUE, GREY, RED, save_figure
-from textnuggets.lm.perplexity import compare, show
+from textnuggets.evaluate.perplexity import compare, show
 from textnuggets.model.selection import nugget_count
+from textnuggets.report.figures import BLUE, GREY, RED, save_figure
 
 RESULTS = Path(__file__).parent.parent / "docs" / "results" / "lm"
 PARTS = ("valid", "test")

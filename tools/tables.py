@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from textnuggets.evaluate.report import claims_table
+from textnuggets.report.page import claims_table
 from textnuggets.shipped import JOBS, find_shipped
 from tools import language
 from tools.marks import fill_marks

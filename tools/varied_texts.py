@@ -19,8 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from textnuggets.files import replacing
-from textnuggets.text.corpora import read_passages
+from textnuggets.io.corpora import read_passages
+from textnuggets.io.files import replacing
 
 RESERVOIR = 60_000  # sentences kept to draw from
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from tests.tiny import CORPUS
+from textnuggets.analysis.fidelity import LADDER, encode_and_measure, encode_to_fidelity
 from textnuggets.evaluate.fidelity import (
     evaluate_fidelity,
     lowest_faithful,
     to_markdown,
     vectors_of_one_ratio,
 )
-from textnuggets.evaluate.figures import draw_fidelity
-from textnuggets.fidelity import LADDER, encode_and_measure, encode_to_fidelity
+from textnuggets.report.figures import draw_fidelity
 
 # Texts of these tests have signs that the tiny tokenizer does not know.
 pytestmark = pytest.mark.filterwarnings("ignore::textnuggets.errors.TextnuggetsWarning")

@@ -8,8 +8,8 @@ import pytest
 
 from tests.tiny import CORPUS, tiny_model, tiny_tokenizer
 from textnuggets.errors import ConfigError
-from textnuggets.evaluate.figures import draw_preferences, save_figure
 from textnuggets.evaluate.preferences import evaluate_preferences, favoured, group_of, to_markdown
+from textnuggets.report.figures import draw_preferences, save_figure
 
 
 @pytest.fixture

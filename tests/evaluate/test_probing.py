@@ -9,10 +9,12 @@ import pytest
 import torch
 
 from tests.tiny import CORPUS, DECODERS, tiny_model, tiny_tokenizer
+from textnuggets.analysis import attribution
+from textnuggets.analysis.attribution import probability_gain
 from textnuggets.errors import BackboneError
 from textnuggets.evaluate import probing
-from textnuggets.evaluate.figures import draw_gain_around, draw_gain_by_order
-from textnuggets.evaluate.probing import evaluate_probing, probability_gain
+from textnuggets.evaluate.probing import evaluate_probing
+from textnuggets.report.figures import draw_gain_around, draw_gain_by_order
 
 
 def ids(text=CORPUS[0]):
@@ -53,7 +55,7 @@ def test_one_nugget_at_a_time_is_what_the_model_sees_when_it_has_only_that(famil
 
 def test_many_nuggets_in_one_pass_are_the_same_as_one_by_one(copier, monkeypatch):
     together, positions = gains(copier)
-    monkeypatch.setattr(probing, "ROWS", 1)
+    monkeypatch.setattr(attribution, "ROWS", 1)
     alone, _ = gains(copier)
     torch.testing.assert_close(together, alone, rtol=0, atol=1e-6)
     assert (positions.diff() > 0).all()

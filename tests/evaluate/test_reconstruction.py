@@ -10,7 +10,7 @@ import pytest
 
 from tests.tiny import CORPUS
 from textnuggets.evaluate.reconstruction import evaluate_reconstruction, to_markdown
-from textnuggets.model.identity import fingerprint
+from textnuggets.model.fingerprint import fingerprint
 
 
 @pytest.fixture

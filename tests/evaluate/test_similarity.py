@@ -18,13 +18,13 @@ from tests.tiny import CORPUS, tiny_model, tiny_tokenizer
 from textnuggets import load
 from textnuggets.errors import InputError
 from textnuggets.evaluate import similarity as module
-from textnuggets.evaluate.building import build_paraphrase, build_reranking, write_task
-from textnuggets.evaluate.figures import draw_similarity
-from textnuggets.evaluate.reducing import REDUCTIONS, ward
+from textnuggets.evaluate.pooling_baselines import REDUCTIONS, ward
 from textnuggets.evaluate.similarity import evaluate_similarity, interval, measure, rank, to_markdown
 from textnuggets.evaluate.systems import make_system
+from textnuggets.evaluate.task_builders import build_paraphrase, build_reranking, write_task
 from textnuggets.evaluate.tasks import read_task
 from textnuggets.model.maxsim import SIMILARITIES, both_ways, matching, one_way, unit
+from textnuggets.report.figures import draw_similarity
 
 CANDIDATES = 20
 CHANCE = 100 * sum(1 / place for place in range(1, CANDIDATES + 1)) / CANDIDATES

@@ -6,7 +6,7 @@ import torch
 
 from tests.tiny import CORPUS, tiny_model, tiny_tokenizer
 from textnuggets import NuggetLM
-from textnuggets.lm.history import History
+from textnuggets.lm.memory import History
 
 SIZE = 16  # tokens of a segment
 LONG = " ".join(CORPUS * 2)

@@ -14,8 +14,8 @@ from tests.train.setting import losses, make_setting
 from textnuggets import NuggetLM
 from textnuggets.errors import ConfigError, InputError
 from textnuggets.lm.corpus import Place
-from textnuggets.train.building import build_model
-from textnuggets.train.language_model import SegmentBatches, Segments, Target
+from textnuggets.train.build import build_model
+from textnuggets.train.objectives.language_model import SegmentBatches, Segments, Target
 from textnuggets.train.reading import read_recipe
 from textnuggets.train.run import train
 

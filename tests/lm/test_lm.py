@@ -16,9 +16,9 @@ from tests.tiny import CORPUS, DECODERS, tiny_model, tiny_tokenizer
 from textnuggets import NuggetLM, NuggetModel, load
 from textnuggets.cli import main
 from textnuggets.errors import BackboneError, CheckpointError, ConfigError
-from textnuggets.lm.history import History
-from textnuggets.lm.perplexity import evaluate_perplexity, make_article, past_spans, windows_of
-from textnuggets.lm.wikitext import split_words
+from textnuggets.evaluate.perplexity import evaluate_perplexity, make_article, past_spans, windows_of
+from textnuggets.io.wikitext import split_words
+from textnuggets.lm.memory import History
 
 # -------------------------------------------------------------------- what is read, and what is not
 
@@ -42,7 +42,7 @@ def test_history_is_read_and_what_lies_beyond_it_is_not():
     other.ids[: 2 * SIZE] = 9  # the first two segments
     whole = [evaluate_perplexity(lm, [a], [2])[0]["token_perplexity"]["value"] for a in (article, other)]
     assert whole[0] != whole[1]
-    from textnuggets.lm import perplexity
+    from textnuggets.evaluate import perplexity
 
     def score(a, history):
         windows = windows_of([a], SIZE, SIZE)

@@ -14,7 +14,7 @@ from tokenizers import normalizers
 from tests.lm.setting import LONG, SIZE, make_lm
 from tests.tiny import CORPUS, tiny_tokenizer
 from textnuggets.errors import ConfigError, InputError
-from textnuggets.lm.perplexity import (
+from textnuggets.evaluate.perplexity import (
     default_stride,
     evaluate_perplexity,
     make_article,
@@ -22,8 +22,8 @@ from textnuggets.lm.perplexity import (
     show,
     windows_of,
 )
-from textnuggets.lm.repeats import KINDS, last_said
-from textnuggets.lm.wikitext import split_words, write_out
+from textnuggets.evaluate.repeats import KINDS, last_said
+from textnuggets.io.wikitext import split_words, write_out
 
 
 def test_perplexity_on_a_toy_computed_by_hand(monkeypatch):
@@ -32,7 +32,7 @@ def test_perplexity_on_a_toy_computed_by_hand(monkeypatch):
     article = make_article(split_words("cat <unk> dog"), tiny_tokenizer())
     words = [article.words.tolist().count(word) for word in range(3)]
     assert sum(words) == len(article.ids)
-    from textnuggets.lm import perplexity
+    from textnuggets.evaluate import perplexity
 
     logs = np.log(np.linspace(0.1, 0.9, len(article.ids)))
     monkeypatch.setattr(perplexity, "_predict", lambda *_: [logs])
@@ -115,7 +115,7 @@ def test_a_folder_is_its_files(tmp_path):
 def test_a_long_text_is_remembered_a_part_at_a_time(monkeypatch):
     articles = [make_article(split_words(text), tiny_tokenizer()) for text in (LONG, CORPUS[0])]
     whole = evaluate_perplexity(make_lm(), articles, [0, 2])
-    monkeypatch.setattr("textnuggets.lm.perplexity.WINDOWS", 3)
+    monkeypatch.setattr("textnuggets.evaluate.perplexity.WINDOWS", 3)
     lm, encoded = make_lm(), []
     remember = lm.remember
     monkeypatch.setattr(

@@ -13,10 +13,10 @@ from tests.lm.setting import LONG, SIZE, ids_of, logits, make_lm, segments
 from tests.tiny import CORPUS, tiny_model, tiny_tokenizer
 from textnuggets import NuggetLM
 from textnuggets.errors import ConfigError, InputError
-from textnuggets.lm.generating import OPTIONS, check_options
-from textnuggets.lm.perplexity import evaluate_perplexity, make_article
+from textnuggets.evaluate.perplexity import evaluate_perplexity, make_article
+from textnuggets.io.wikitext import split_words
+from textnuggets.lm.generation import OPTIONS, check_options
 from textnuggets.lm.stream import Stream, decode_after
-from textnuggets.lm.wikitext import split_words
 
 MEMORIES = ("nuggets", "tokens", "compressive")
 

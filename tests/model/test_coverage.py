@@ -11,10 +11,10 @@ from transformers import PreTrainedTokenizerFast
 
 from tests.tiny import BOS, CONFIGS, CORPUS, EOS, UNK, tiny_model
 from textnuggets import NuggetConfig, NuggetModel
-from textnuggets.bulk import encode_to_parquet
+from textnuggets.bulk.encode import encode_to_parquet
 from textnuggets.errors import TextnuggetsWarning
+from textnuggets.io.documents import Document
 from textnuggets.model.coverage import Coverage, collecting, one_warning, vocabulary_of
-from textnuggets.text.documents import Document
 
 GERMAN = "Der Hund lag vor der Haustuer und wartete auf den Regen, der jeden Morgen wiederkam."
 
@@ -136,7 +136,7 @@ def test_several_calls_may_share_one_warning(model):
 
 
 def test_a_file_of_several_parts_gives_one_warning(model, tmp_path, monkeypatch):
-    from textnuggets import bulk
+    from textnuggets.bulk import encode as bulk
 
     monkeypatch.setattr(bulk, "PART_TEXTS", 2)
     documents = [Document(str(i), f"the {sign}") for i, sign in enumerate("½|½|½")]

@@ -129,8 +129,8 @@ def test_a_generator_is_streamed_in_bounded_memory(model):
 
 
 def test_progress_is_told_as_batches_finish_and_ends_at_the_number_of_texts(model):
+    from textnuggets.io.progress import Progress
     from textnuggets.model.encoding import encode_stream
-    from textnuggets.progress import Progress
 
     progress = Progress("encode", shown=False)
     texts = [*CORPUS, " ".join(CORPUS * 3)]
@@ -139,7 +139,7 @@ def test_progress_is_told_as_batches_finish_and_ends_at_the_number_of_texts(mode
 
 
 def test_progress_off_a_terminal_is_plain_lines_on_standard_error(capsys, monkeypatch):
-    from textnuggets import progress as module
+    from textnuggets.io import progress as module
 
     monkeypatch.setattr(module, "QUIET_SECONDS", 0.0)
     with module.Progress("encode", total=10) as progress:

@@ -151,7 +151,7 @@ def test_the_hub_gets_the_whole_folder_with_its_card(monkeypatch):
 
 
 def test_every_shipped_model_loads_by_its_name_and_search_is_the_default():
-    assert textnuggets.load().config.objective == "similar"
+    assert textnuggets.load().config.objective == "contrastive"
     assert textnuggets.load("search").config.name_or_path == textnuggets.load().config.name_or_path
     assert isinstance(textnuggets.load("lm"), textnuggets.NuggetLM)
     assert NuggetModel.from_pretrained("reconstruct").config.objective == "autoencode"

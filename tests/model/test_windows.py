@@ -113,7 +113,7 @@ def test_sentence_ends_are_the_last_tokens_of_sentences():
 @settings(deadline=None)
 @given(text=wordy.map(" ".join))
 def test_there_is_at_most_one_sentence_end_per_sentence_and_the_last_token_is_one(text):
-    from textnuggets.text.sentences import sentence_spans
+    from textnuggets.io.sentences import sentence_spans
 
     for window in cut(text):
         marks = window.sentence_ends()

@@ -16,8 +16,8 @@ import pytest
 from tests.tiny import CORPUS, tiny_model
 from textnuggets import NuggetIndex, maxsim
 from textnuggets.errors import CheckpointError, ConfigError, IndexFileError, InputError, TextnuggetsWarning
-from textnuggets.search import server
-from textnuggets.search.layout import pack_layout, unpack_layout
+from textnuggets.search.backends import server
+from textnuggets.search.payload import pack_layout, unpack_layout
 
 # Texts of these tests have signs that the tiny tokenizer does not know.
 pytestmark = pytest.mark.filterwarnings("ignore::textnuggets.errors.TextnuggetsWarning")
@@ -274,7 +274,7 @@ def test_a_compacted_index_has_no_log_and_takes_every_change(model, tmp_path, mo
 
 
 def test_an_interrupted_compaction_leaves_the_index_as_it_was(model, tmp_path, monkeypatch):
-    from textnuggets.search import edge
+    from textnuggets.search.backends import edge
 
     with NuggetIndex.create(tmp_path / "index", model) as index:
         index.add(IDS, CORPUS)
@@ -435,8 +435,8 @@ def test_a_layout_comes_back_as_it_was(copier):
 
 
 def test_what_was_encoded_before_is_not_encoded_again(copier, copier_folder, tmp_path, run, monkeypatch):
-    from textnuggets.bulk import encode_to_parquet
-    from textnuggets.text.documents import Document
+    from textnuggets.bulk.encode import encode_to_parquet
+    from textnuggets.io.documents import Document
 
     (tmp_path / "encoded").mkdir()
     documents = [Document(name, text) for name, text in zip(IDS, CORPUS, strict=True)]
@@ -455,8 +455,8 @@ def test_what_was_encoded_before_is_not_encoded_again(copier, copier_folder, tmp
 
 
 def test_nuggets_of_other_weights_or_another_ratio_are_refused(copier, model, tmp_path):
-    from textnuggets.bulk import encode_to_parquet
-    from textnuggets.text.documents import Document
+    from textnuggets.bulk.encode import encode_to_parquet
+    from textnuggets.io.documents import Document
 
     out = tmp_path / "nuggets.parquet"
     encode_to_parquet(copier, [Document("a", "text")], out, name="copier", ratio=0.3)
@@ -542,7 +542,7 @@ def test_wrong_commands_say_what_is_wrong_in_one_line(run, model, folder, tmp_pa
 KILLED = """
 import os
 from textnuggets import NuggetIndex
-from textnuggets.search.edge import EdgeEngine
+from textnuggets.search.backends.edge import EdgeEngine
 
 puts, put = 0, EdgeEngine.put
 def counting(self, documents):

@@ -17,8 +17,8 @@ from textnuggets import NuggetIndex, maxsim
 from textnuggets.cli.serve import serve
 from textnuggets.errors import ConfigError
 from textnuggets.serve.app import create_app
-from textnuggets.serve.batching import Busy, Worker
-from textnuggets.serve.gate import Limits
+from textnuggets.serve.middleware import Limits
+from textnuggets.serve.scheduler import Busy, Worker
 
 
 @pytest.fixture(scope="module")

@@ -18,11 +18,11 @@ from fastapi.testclient import TestClient
 from tests.tiny import CORPUS, tiny_model
 from textnuggets import NuggetIndex, NuggetModel, load, maxsim
 from textnuggets.errors import ConfigError, IndexFileError, MissingExtraError, TextnuggetsWarning
-from textnuggets.model.identity import fingerprint
+from textnuggets.model.fingerprint import fingerprint
 from textnuggets.serve.app import create_app
-from textnuggets.serve.batching import Worker
-from textnuggets.serve.gate import Limits
 from textnuggets.serve.loading import load_all
+from textnuggets.serve.middleware import Limits
+from textnuggets.serve.scheduler import Worker
 
 QUERY = "Why can nobody cross the river?"
 RIVER = "Rain fell all night; in the morning, the river had risen over the old stone bridge, and nobody could cross it."
@@ -36,7 +36,7 @@ LETTER = (
 def encoder() -> NuggetModel:
     """A model without a decoder that is made for comparing."""
     made = tiny_model("bert")
-    made.config.objective, made.config.query_ratio = "similar", 0.6
+    made.config.objective, made.config.query_ratio = "contrastive", 0.6
     return made
 
 

@@ -260,7 +260,7 @@ def test_line_breaks_show_as_line_breaks(page):
 def several(copier, monkeypatch):
     """Return a model for comparing and one that decodes."""
     encoder = tiny_model("bert")
-    monkeypatch.setattr(encoder.config, "objective", "similar")
+    monkeypatch.setattr(encoder.config, "objective", "contrastive")
     monkeypatch.setattr(encoder.config, "query_ratio", 0.6)
     monkeypatch.setattr(copier.config, "objective", "autoencode")
     return {"encoder": encoder, "decoder": copier}

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from textnuggets.train.batching import Collator, Documents, TokenBatches
-from textnuggets.train.data import Example
+from textnuggets.data.batching import Collator, Documents, TokenBatches
+from textnuggets.data.packed import Example
 
 lengths = st.lists(st.integers(2, 64), min_size=8, max_size=200).map(np.array)
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from tests.tiny import tiny_tokenizer
 from tests.train.setting import make_setting
-from textnuggets.train.data import load_corpus
+from textnuggets.data.packed import load_corpus
 from textnuggets.train.reading import read_recipe
 
 
 def packed_files(recipe):
-    load_corpus(recipe.data.train, recipe, (tiny_tokenizer(), tiny_tokenizer()))
+    load_corpus(recipe.data.train, recipe.packing, (tiny_tokenizer(), tiny_tokenizer()))
     return sorted(Path(recipe.data.cache).iterdir())
 
 

@@ -10,10 +10,10 @@ from transformers import MBart50Tokenizer
 import textnuggets
 from tests.tiny import CONFIGS, tiny_tokenizer
 from tests.train.setting import losses, make_setting
+from textnuggets.data.packed import PackedCorpus, tokenizers_of
 from textnuggets.errors import BackboneError, ConfigError
 from textnuggets.model.backbone import build_backbone
-from textnuggets.train.building import build_model
-from textnuggets.train.data import PackedCorpus, tokenizers_of
+from textnuggets.train.build import build_model
 from textnuggets.train.reading import read_recipe
 from textnuggets.train.run import train
 
@@ -70,12 +70,12 @@ def test_source_and_target_carry_their_languages(recipe, tmp_path):
 def test_a_language_that_is_missing_or_unknown_is_named(recipe):
     model = build_model(read_recipe(recipe, changes(recipe)))
     with pytest.raises(ConfigError, match=r"name model\.source_language"):
-        tokenizers_of(model, read_recipe(recipe, changes(recipe)))
+        tokenizers_of(model, read_recipe(recipe, changes(recipe)).packing)
     with pytest.raises(BackboneError, match="no language 'xx_XX'"):
-        tokenizers_of(model, read_recipe(recipe, changes(recipe, "model.target_language=xx_XX")))
+        tokenizers_of(model, read_recipe(recipe, changes(recipe, "model.target_language=xx_XX")).packing)
 
 
 def test_a_tokenizer_of_one_language_takes_no_codes(tmp_path):
     wanted = read_recipe(make_setting(tmp_path), ["model.target_language=fr_XX"])
     with pytest.raises(BackboneError, match="knows no languages"):
-        tokenizers_of(build_model(wanted), wanted)
+        tokenizers_of(build_model(wanted), wanted.packing)

@@ -44,7 +44,7 @@ def test_the_papers_recipes_say_what_the_paper_says():
         ("model.feedback=1", "model.feedback must be true or false, got 1"),
         (
             "objective.name=copy",
-            "must be one of autoencode, denoise, translate, similar, language_model, got 'copy'",
+            "must be one of autoencode, denoise, translate, contrastive, language_model, got 'copy'",
         ),
         ("objective=autoencode", "objective is a table of settings"),
         ("objective.ratios=0.1", "objective.ratios must be a list"),

@@ -21,8 +21,8 @@ from tests.tiny import CORPUS
 from tests.train.setting import losses, make_setting, read_metrics
 from textnuggets.errors import ConfigError, InputError
 from textnuggets.train import checkpoints
-from textnuggets.train.building import build_model
-from textnuggets.train.objectives import Decoding
+from textnuggets.train.build import build_model
+from textnuggets.train.objectives.decoding import Decoding
 from textnuggets.train.reading import read_recipe
 from textnuggets.train.run import train
 

@@ -32,7 +32,7 @@ def reranking(
     """Leads of articles, a section of the same article, and 19 that BM25 takes for it."""
     _check(out)
 
-    from textnuggets.evaluate.building import build_reranking
+    from textnuggets.evaluate.task_builders import build_reranking
 
     _write(out, build_reranking(articles, count, seed), "reranking", articles, seed)
 
@@ -48,7 +48,7 @@ def paraphrase(
     """Documents of sentences, their paraphrases with other sentences left out, and 19 that BM25 takes for them."""
     _check(out)
 
-    from textnuggets.evaluate.building import build_paraphrase
+    from textnuggets.evaluate.task_builders import build_paraphrase
 
     _write(out, build_paraphrase(pairs, count, max_words, seed), "paraphrase", pairs, seed)
 
@@ -59,8 +59,8 @@ def _check(out: Path) -> None:
 
 
 def _write(out: Path, questions: list[Any], recipe: str, sources: list[str], seed: int) -> None:
-    from textnuggets.evaluate.building import write_task
-    from textnuggets.evaluate.results import describe_source
+    from textnuggets.evaluate.provenance import describe_source
+    from textnuggets.evaluate.task_builders import write_task
 
     data = [describe_source(source) for source in sources]
     write_task(out, questions, {"recipe": recipe, "seed": seed, "data": data})

@@ -68,8 +68,8 @@ def encode(
         settings |= {"fidelity": fidelity, "skip_bad": skip_bad}
         _encode_shards(texts, out, model, settings, engine or "local", workers or 2, address)
         return
-    from textnuggets.files import check_output
-    from textnuggets.text.documents import raise_bad_line, read_documents
+    from textnuggets.io.documents import raise_bad_line, read_documents
+    from textnuggets.io.files import check_output
 
     bad = 0
 
@@ -82,8 +82,8 @@ def encode(
     documents = read_documents(texts, report if skip_bad else raise_bad_line)
     loaded = load_model(model)
 
-    from textnuggets.bulk import encode_to_parquet
-    from textnuggets.model.identity import lasting_name
+    from textnuggets.bulk.encode import encode_to_parquet
+    from textnuggets.model.fingerprint import lasting_name
 
     try:
         rows = encode_to_parquet(
@@ -116,8 +116,8 @@ def _encode_shards(
 ) -> None:
     if engine not in ("local", "ray"):
         raise InputError(f"--engine must be local or ray, got {engine!r}.")
+    from textnuggets.bulk.shards import Settings, encode_shards, find_shards
     from textnuggets.cli.options import quiet_transformers
-    from textnuggets.shards import Settings, encode_shards, find_shards
 
     shards = find_shards(pattern)
     quiet_transformers()

@@ -57,8 +57,8 @@ def reconstruction(
     wanted, sizes = numbers("--ratios", ratios, float), numbers("--max-tokens", max_tokens, int)
     loaded = _prepare(model, data, out, [ratio for ratio in wanted if ratio])
 
-    from textnuggets.evaluate.figures import draw_reconstruction
     from textnuggets.evaluate.reconstruction import evaluate_reconstruction, to_markdown
+    from textnuggets.report.figures import draw_reconstruction
 
     results = evaluate_reconstruction(
         loaded, data, wanted, beams, documents, sizes, languages.split(","), seed
@@ -85,8 +85,8 @@ def preferences(
     """Which tokens become nuggets, beside how often they occur."""
     loaded = _prepare(model, data, out, [] if ratio is None else [ratio])
 
-    from textnuggets.evaluate.figures import draw_preferences
     from textnuggets.evaluate.preferences import evaluate_preferences, to_markdown
+    from textnuggets.report.figures import draw_preferences
 
     results = evaluate_preferences(loaded, data, ratio, documents, max_tokens, languages, seed)
     _write(out, "preferences", results, to_markdown(results), {"": draw_preferences(results)})
@@ -107,8 +107,8 @@ def probing(
     sizes = numbers("--max-tokens", max_tokens, int)
     loaded = _prepare(model, data, out, [] if ratio is None else [ratio])
 
-    from textnuggets.evaluate.figures import draw_gain_around, draw_gain_by_order
     from textnuggets.evaluate.probing import SHOWN, evaluate_probing, to_markdown
+    from textnuggets.report.figures import draw_gain_around, draw_gain_by_order
 
     results = evaluate_probing(loaded, data, ratio, documents, sizes, languages.split(","), seed)
     figures = {"": draw_gain_around(results)}
@@ -132,7 +132,7 @@ def fidelity(
     loaded = _prepare(model, data, out, [fidelity])
 
     from textnuggets.evaluate.fidelity import evaluate_fidelity, to_markdown
-    from textnuggets.evaluate.figures import draw_fidelity
+    from textnuggets.report.figures import draw_fidelity
 
     results = evaluate_fidelity(loaded, data, fidelity, documents, max_tokens, seed)
     _write(out, "fidelity", results, to_markdown(results), {"": draw_fidelity(results)})
@@ -181,9 +181,9 @@ def similarity(
         check_ratio(query_ratio)
     task = read_task(folder, seed, meaning, lowercase).head(queries)
 
-    from textnuggets.evaluate.figures import draw_similarity
-    from textnuggets.evaluate.results import read_results, write_results
+    from textnuggets.evaluate.provenance import read_results, write_results
     from textnuggets.evaluate.similarity import evaluate_similarity, to_markdown
+    from textnuggets.report.figures import draw_similarity
 
     quiet_transformers()
     path = out / "similarity.json"
@@ -207,7 +207,7 @@ def _grades(text: str) -> dict[int, int]:
 def _prepare(model: str, data: list[str], out: Path, ratios: list[float]) -> NuggetModel:
     """Check what can be checked, then load the model."""
     from textnuggets.config import check_ratio
-    from textnuggets.text.corpora import check_source
+    from textnuggets.io.corpora import check_source
 
     for ratio in ratios:
         check_ratio(ratio)
@@ -221,9 +221,9 @@ def _prepare(model: str, data: list[str], out: Path, ratios: list[float]) -> Nug
 
 
 def _write(out: Path, question: str, results: dict[str, Any], table: str, figures: dict[str, Any]) -> None:
-    from textnuggets.evaluate.figures import save_figure
-    from textnuggets.evaluate.results import write_results
-    from textnuggets.files import replacing
+    from textnuggets.evaluate.provenance import write_results
+    from textnuggets.io.files import replacing
+    from textnuggets.report.figures import save_figure
 
     out.mkdir(parents=True, exist_ok=True)
     write_results(out / f"{question}.json", results)

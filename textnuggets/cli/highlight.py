@@ -25,8 +25,8 @@ def highlight(
     ] = None,
 ) -> None:
     """Shade tokens by score, with nuggets on green."""
-    from textnuggets.files import check_output, replacing
-    from textnuggets.text.documents import is_unicode, read_documents
+    from textnuggets.io.documents import is_unicode, read_documents
+    from textnuggets.io.files import check_output, replacing
 
     if html is not None:
         check_output(html, text if _names_a_file(text) else None)
@@ -35,8 +35,8 @@ def highlight(
         raise InputError("the text is not Unicode.")
     loaded = load_model(model)
 
-    from textnuggets.highlighting import highlight as find_pieces
-    from textnuggets.highlighting import to_html, to_plain, to_terminal
+    from textnuggets.analysis.highlight import highlight as find_pieces
+    from textnuggets.analysis.highlight import to_html, to_plain, to_terminal
 
     pieces = [find_pieces(loaded, item, ratio) for item in texts]
     if html is not None:

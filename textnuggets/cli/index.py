@@ -18,8 +18,8 @@ from textnuggets.cli.options import MODEL
 from textnuggets.errors import InputError
 
 if TYPE_CHECKING:
+    from textnuggets.io.documents import Document
     from textnuggets.search.index import NuggetIndex
-    from textnuggets.text.documents import Document
 
 
 class BuildByDefault(TyperGroup):
@@ -82,7 +82,7 @@ def build(
     source = _read(docs, skip_bad)
 
     from textnuggets.cli.options import load_model
-    from textnuggets.model.identity import lasting_name
+    from textnuggets.model.fingerprint import lasting_name
     from textnuggets.search.index import NuggetIndex
 
     loaded = load_model(model)
@@ -154,8 +154,8 @@ def _open(place: str, api_key: str | None, model: str | None = None) -> NuggetIn
 
 def _read(docs: str, skip_bad: bool) -> Iterator[Document] | list[Path]:
     """Documents to encode, or files of nuggets that are encoded already."""
-    from textnuggets.model.storage import is_nugget_file
-    from textnuggets.text.documents import raise_bad_line, read_collection
+    from textnuggets.io.documents import raise_bad_line, read_collection
+    from textnuggets.model.parquet import is_nugget_file
 
     path = Path(docs)
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
@@ -169,7 +169,7 @@ def _read(docs: str, skip_bad: bool) -> Iterator[Document] | list[Path]:
 
 
 def _add(index: NuggetIndex, source: Iterator[Document] | list[Path]) -> None:
-    from textnuggets.search.rows import Added
+    from textnuggets.search.results import Added
 
     try:
         if isinstance(source, list):

@@ -59,10 +59,10 @@ def evaluate(
         check_folder(out)
     lm = _load(model)
 
-    from textnuggets.evaluate.results import describe_source, software, write_results
-    from textnuggets.files import replacing
-    from textnuggets.lm.perplexity import evaluate_perplexity, read_articles, show, to_markdown
-    from textnuggets.model.identity import fingerprint
+    from textnuggets.evaluate.perplexity import evaluate_perplexity, read_articles, show, to_markdown
+    from textnuggets.evaluate.provenance import describe_source, software, write_results
+    from textnuggets.io.files import replacing
+    from textnuggets.model.fingerprint import fingerprint
 
     found = evaluate_perplexity(
         lm, read_articles(text, lm.tokenizer)[:articles], histories, ratio, stride, seed
@@ -144,7 +144,7 @@ def generate(
 
 
 def _read(path: Path) -> str:
-    from textnuggets.text.documents import decode_utf8
+    from textnuggets.io.documents import decode_utf8
 
     if str(path) == "-":
         return decode_utf8(sys.stdin.buffer.read())

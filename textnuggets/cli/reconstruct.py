@@ -48,10 +48,10 @@ def reconstruct(
     """Decode nuggets back into texts, as JSON lines with 'id' and 'text'."""
     if doubtful is not None and not 0 < doubtful <= 1:
         raise InputError(f"--doubtful is a probability in (0, 1], got {doubtful}.")
-    from textnuggets.files import check_output
+    from textnuggets.io.files import check_output
+    from textnuggets.io.progress import Progress
+    from textnuggets.model.parquet import iter_nuggets, read_metadata
     from textnuggets.model.reconstruction import Reconstruction
-    from textnuggets.model.storage import iter_nuggets, read_metadata
-    from textnuggets.progress import Progress
 
     if out is not None:
         check_output(out, nuggets)
@@ -101,8 +101,8 @@ def reconstruct(
 
 def _originals(source: str, nuggets: str) -> dict[str, str]:
     """The texts by id; that none is missing is found out before anything is decoded."""
-    from textnuggets.model.storage import open_nugget_file
-    from textnuggets.text.documents import read_documents
+    from textnuggets.io.documents import read_documents
+    from textnuggets.model.parquet import open_nugget_file
 
     texts = {document.id: document.text for document in read_documents(source)}
     with open_nugget_file(nuggets) as file:

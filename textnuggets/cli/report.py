@@ -20,14 +20,14 @@ def report(
     ] = None,
 ) -> None:
     """Join figures, tables and the paper's claims into one self-contained page."""
-    from textnuggets.files import check_output, replacing
+    from textnuggets.io.files import check_output, replacing
 
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder.")
     page = out or folder / "report.html"
     check_output(page)
 
-    from textnuggets.evaluate.report import make_report
+    from textnuggets.report.page import make_report
 
     content = make_report(folder)
     with replacing(page) as temporary:

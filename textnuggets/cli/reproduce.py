@@ -25,7 +25,7 @@ def reproduce(
     """Train and measure what a plan says, and make one page of it; interrupted, it goes on."""
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file: name a folder.")
-    from textnuggets.reproduce import carry_out, find_plan, read_plan
+    from textnuggets.report.reproduce import carry_out, find_plan, read_plan
 
     steps = read_plan(find_plan(plan), out, changes or ())
     if dry_run:

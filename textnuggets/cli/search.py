@@ -15,7 +15,7 @@ from textnuggets.errors import InputError
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from textnuggets.search.rows import Hit
+    from textnuggets.search.results import Hit
 
 STRETCHES = 3  # of a document are shown, those that answer best
 CHARACTERS = 300  # of a stretch

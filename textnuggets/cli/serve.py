@@ -44,8 +44,8 @@ def serve(
         raise MissingExtraError("uvicorn", "serve", "the server") from error
 
     from textnuggets.serve.app import create_app
-    from textnuggets.serve.gate import Limits
     from textnuggets.serve.loading import load_all
+    from textnuggets.serve.middleware import Limits
 
     quiet_transformers()
     if host not in ("127.0.0.1", "localhost", "::1") and api_key is None:

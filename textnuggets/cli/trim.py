@@ -33,7 +33,7 @@ def trim(
 ) -> None:
     """Keep only the vocabulary that texts use, and build a fast tokenizer for it."""
     from textnuggets.cli.options import quiet_transformers
-    from textnuggets.text.corpora import check_source, read_texts
+    from textnuggets.io.corpora import check_source, read_texts
 
     if out.exists():
         raise InputError(f"{out} is there already: name a new folder.")
@@ -45,8 +45,8 @@ def trim(
         check_source(source)
     quiet_transformers()
 
-    from textnuggets.files import replacing_folder
-    from textnuggets.model.trimming import trim as trim_vocabulary
+    from textnuggets.io.files import replacing_folder
+    from textnuggets.model.vocabulary import trim as trim_vocabulary
 
     trimmed = trim_vocabulary(model, read_texts(texts, languages.split(",")), spm, min_count)
     with replacing_folder(out) as folder:

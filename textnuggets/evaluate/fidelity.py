@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from textnuggets.evaluate.results import draw_documents, provenance
-from textnuggets.fidelity import LADDER, check_fidelity, encode_and_measure
+from textnuggets.analysis.fidelity import LADDER, check_fidelity, encode_and_measure
+from textnuggets.data.packed import CACHE
+from textnuggets.evaluate.provenance import draw_documents, provenance
+from textnuggets.io.progress import Progress
 from textnuggets.model.modeling import NuggetModel
-from textnuggets.progress import Progress
-from textnuggets.train.recipe import DataRecipe
 
 BATCH = 32
 
@@ -24,7 +24,7 @@ def evaluate_fidelity(
     documents: int = 200,
     max_tokens: int = 128,
     seed: int = 0,
-    cache: str = DataRecipe.cache,
+    cache: str = CACHE,
 ) -> dict[str, Any]:
     """Measure documents at every ratio of the ladder, and compare a ratio for each with one for all.
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import torch
 
+from textnuggets.analysis.highlight import highlight
+from textnuggets.data.batching import Collator
+from textnuggets.data.packed import CACHE
 from textnuggets.errors import ConfigError
-from textnuggets.evaluate.results import draw_documents, provenance
-from textnuggets.highlighting import highlight
+from textnuggets.evaluate.provenance import draw_documents, provenance
+from textnuggets.io.progress import Progress
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.selection import nugget_count
-from textnuggets.progress import Progress
-from textnuggets.train.batching import Collator
-from textnuggets.train.recipe import DataRecipe
 
 BATCH = 32
 EXAMPLES = 3  # documents that are kept with their tokens' scores, to be looked at
@@ -66,7 +66,7 @@ def evaluate_preferences(
     max_tokens: int = 128,
     language: str = "en",
     seed: int = 0,
-    cache: str = DataRecipe.cache,
+    cache: str = CACHE,
 ) -> dict[str, Any]:
     """The share of every token type among the nuggets and in the text.
 

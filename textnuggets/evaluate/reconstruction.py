@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from textnuggets.analysis.teacher_forcing import TeacherForced
+from textnuggets.data.batching import Collator
+from textnuggets.data.packed import CACHE, PackedCorpus
 from textnuggets.errors import BackboneError, MissingExtraError
-from textnuggets.evaluate.results import draw_documents, provenance
+from textnuggets.evaluate.provenance import draw_documents, provenance
+from textnuggets.io.progress import Progress
 from textnuggets.model.modeling import NuggetModel
-from textnuggets.progress import Progress
-from textnuggets.train.batching import Collator
-from textnuggets.train.data import PackedCorpus
-from textnuggets.train.measuring import TeacherForced
-from textnuggets.train.recipe import DataRecipe
 
 BATCH = 16  # documents decoded together
 ONE_VECTOR = 1e-6  # so small a ratio leaves a window one vector
@@ -50,7 +49,7 @@ def evaluate_reconstruction(
     lengths: Sequence[int] = (128,),
     languages: Sequence[str] = ("en",),
     seed: int = 0,
-    cache: str = DataRecipe.cache,
+    cache: str = CACHE,
 ) -> dict[str, Any]:
     """Decode packed documents from their nuggets and compare.
 

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textnuggets.errors import InputError, MissingExtraError
-from textnuggets.evaluate.results import software
+from textnuggets.evaluate.provenance import software
 from textnuggets.evaluate.systems import System, make_system, split_label
 from textnuggets.evaluate.tasks import Task
+from textnuggets.io.progress import Progress
 from textnuggets.model.maxsim import SIMILARITIES
-from textnuggets.progress import Progress
 
 MEASURES = {"reranking": ("RR", "Success@1"), "retrieval": ("nDCG@10", "R@100", "RR")}
 NAMES = {"RR": "MRR", "Success@1": "accuracy", "R@100": "Recall@100"}

@@ -24,17 +24,17 @@ from numpy.typing import NDArray
 
 from textnuggets.config import check_ratio
 from textnuggets.errors import InputError
-from textnuggets.evaluate.reducing import REDUCTIONS
+from textnuggets.evaluate.pooling_baselines import REDUCTIONS
+from textnuggets.io.progress import Progress
 from textnuggets.model.checkpoint import load_nugget_model
 from textnuggets.model.encoding import Budget, as_dtype, encode_stream
-from textnuggets.model.identity import fingerprint
+from textnuggets.model.fingerprint import fingerprint
 from textnuggets.model.maxsim import Similarity, unit
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.nuggets import Nuggets
 from textnuggets.model.selection import get_selector, nugget_count
-from textnuggets.progress import Progress
+from textnuggets.model.token_encoder import load_token_encoder
 from textnuggets.search.bm25 import BM25
-from textnuggets.search.tokens import load_token_encoder
 
 BATCH = 32  # windows encoded together
 WITHOUT_RATIO = ("all", "mean", "sentences")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from textnuggets.errors import InputError
-from textnuggets.text.documents import decode_utf8, parse_json_object, raise_bad_line, read_lines
+from textnuggets.io.documents import decode_utf8, parse_json_object, raise_bad_line, read_lines
 
 
 @dataclass

@@ -16,13 +16,13 @@ import torch
 from numpy.typing import NDArray
 
 from textnuggets.errors import InputError
-from textnuggets.files import describe, replacing
-from textnuggets.lm.history import SegmentMemory
-from textnuggets.lm.wikitext import LongText, read_wikitext, split_words
-from textnuggets.model.identity import fingerprint
-from textnuggets.progress import Progress
-from textnuggets.text.corpora import check_source, read_passages
-from textnuggets.text.documents import decode_utf8, raise_bad_line, read_lines
+from textnuggets.io.corpora import check_source, read_passages
+from textnuggets.io.documents import decode_utf8, raise_bad_line, read_lines
+from textnuggets.io.files import describe, replacing
+from textnuggets.io.progress import Progress
+from textnuggets.io.wikitext import LongText, read_wikitext, split_words
+from textnuggets.lm.memory import SegmentMemory
+from textnuggets.model.fingerprint import fingerprint
 
 if TYPE_CHECKING:
     from textnuggets.lm.modeling import NuggetLM

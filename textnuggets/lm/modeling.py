@@ -21,8 +21,8 @@ from transformers import initialization as init
 from textnuggets.config import check_ratio
 from textnuggets.errors import BackboneError, CheckpointError, ConfigError
 from textnuggets.lm.config import Memory, NuggetLMConfig
-from textnuggets.lm.difference import read_difference, write_difference
-from textnuggets.lm.history import History, SegmentMemory
+from textnuggets.lm.delta import read_difference, write_difference
+from textnuggets.lm.memory import History, SegmentMemory
 from textnuggets.model.backbone import backbone_window
 from textnuggets.model.checkpoint import (
     best_device,
@@ -37,7 +37,7 @@ from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.outputs import NuggetOutput
 from textnuggets.model.residual import residual_bias
 from textnuggets.model.selection import nugget_count
-from textnuggets.model.tokenizing import load_tokenizer, special_frame
+from textnuggets.model.tokenization import load_tokenizer, special_frame
 from textnuggets.shipped import locate
 
 if TYPE_CHECKING:

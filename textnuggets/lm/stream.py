@@ -14,10 +14,10 @@ from torch import Tensor
 
 from textnuggets.config import check_count
 from textnuggets.errors import InputError
-from textnuggets.files import replacing
-from textnuggets.lm.generating import check_options, continue_segment
-from textnuggets.lm.history import History, SegmentMemory
-from textnuggets.model.identity import fingerprint
+from textnuggets.io.files import replacing
+from textnuggets.lm.generation import check_options, continue_segment
+from textnuggets.lm.memory import History, SegmentMemory
+from textnuggets.model.fingerprint import fingerprint
 
 if TYPE_CHECKING:
     from textnuggets.lm.modeling import NuggetLM

@@ -10,10 +10,10 @@ import torch
 
 from textnuggets.config import ResidualMode
 from textnuggets.errors import BackboneError, InputError
+from textnuggets.io.progress import Progress
 from textnuggets.model.nuggets import Nuggets
 from textnuggets.model.reconstruction import Reconstruction, join_words, word_scores
 from textnuggets.model.residual import residual_bias
-from textnuggets.progress import Progress
 from textnuggets.shipped import shipped_name
 
 if TYPE_CHECKING:

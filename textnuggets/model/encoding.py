@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from textnuggets.config import check_count, check_ratio
 from textnuggets.errors import ConfigError, InputError
+from textnuggets.io.documents import is_unicode
+from textnuggets.io.progress import Progress
 from textnuggets.model.coverage import Coverage
 from textnuggets.model.layout import Layout
 from textnuggets.model.nuggets import Nuggets
 from textnuggets.model.selection import nugget_count
 from textnuggets.model.windows import Window, cut_into_windows
-from textnuggets.progress import Progress
-from textnuggets.text.documents import is_unicode
 
 if TYPE_CHECKING:
     from textnuggets.model.modeling import NuggetModel

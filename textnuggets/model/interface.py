@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from textnuggets.config import ResidualMode, check_count, check_residual
 from textnuggets.errors import ConfigError, InputError
+from textnuggets.io.progress import Progress
 from textnuggets.model.coverage import Coverage, active_coverage
 from textnuggets.model.decoding import reconstruct_all
 from textnuggets.model.encoding import Budget, as_dtype, encode_stream
 from textnuggets.model.maxsim import Vectors, maxsim
 from textnuggets.model.nuggets import Nuggets
 from textnuggets.model.reconstruction import Reconstruction
-from textnuggets.progress import Progress
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -21,7 +21,7 @@ from transformers import initialization as init
 
 from textnuggets.config import NuggetConfig, ResidualMode
 from textnuggets.errors import BackboneError, ConfigError, InputError
-from textnuggets.model import compact
+from textnuggets.model import quantized
 from textnuggets.model.backbone import Backbone, backbone_window, build_backbone, find_family, load_backbone
 from textnuggets.model.card import model_card
 from textnuggets.model.checkpoint import (
@@ -41,7 +41,7 @@ from textnuggets.model.pooling import Gather, mean_pool
 from textnuggets.model.residual import residual_bias
 from textnuggets.model.scoring import Scorer
 from textnuggets.model.selection import LEARNED, Candidates, Selection, get_selector, nugget_count
-from textnuggets.model.tokenizing import (
+from textnuggets.model.tokenization import (
     check_tokenizer,
     fetch,
     load_tokenizer,
@@ -141,8 +141,8 @@ class NuggetModel(TextInterface, PreTrainedModel):
         check_checkpoint(str(name), **hub)
         with explain_loading(str(name)), quiet_loading():
             place: str | None = str(name)
-            if (index := fetch(str(name), compact.INDEX, **hub)) is not None:
-                options["state_dict"] = compact.read_compact(
+            if (index := fetch(str(name), quantized.INDEX, **hub)) is not None:
+                options["state_dict"] = quantized.read_compact(
                     index, lambda file: fetch(str(name), file, **hub)
                 )
                 options.setdefault("config", NuggetConfig.from_pretrained(str(name), **hub))
@@ -164,13 +164,13 @@ class NuggetModel(TextInterface, PreTrainedModel):
 
         Args:
             path: The folder.
-            compact_weights: Store them as int8, in a quarter of the space (`textnuggets.model.compact`).
+            compact_weights: Store them as int8, in a quarter of the space (`textnuggets.model.quantized`).
             options: For transformers' `save_pretrained`.
         """
         if compact_weights:
             Path(path).mkdir(parents=True, exist_ok=True)
             self.config.save_pretrained(str(path))
-            compact.write_compact(self.state_dict(), Path(path))
+            quantized.write_compact(self.state_dict(), Path(path))
         else:
             super().save_pretrained(str(path), **options)
         # Of two ways to store a model in one folder, only what was written now may be left.

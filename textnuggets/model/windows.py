@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from textnuggets.errors import InputError
-from textnuggets.text.sentences import sentence_spans
+from textnuggets.io.sentences import sentence_spans
 
 METASPACE = "\u2581"  # what SentencePiece writes for a space
 

@@ -24,17 +24,17 @@ from filelock import FileLock
 from textnuggets import __version__
 from textnuggets.config import check_count, check_ratio
 from textnuggets.errors import ConfigError, IndexFileError, InputError, TextnuggetsWarning
-from textnuggets.files import disk_usage
+from textnuggets.io.documents import Document, is_unicode
+from textnuggets.io.files import disk_usage
+from textnuggets.io.progress import Progress
 from textnuggets.model.coverage import one_warning
-from textnuggets.model.identity import fingerprint, lasting_name
+from textnuggets.model.fingerprint import fingerprint, lasting_name
 from textnuggets.model.maxsim import NOT_COMPARABLE, unit
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.nuggets import Nuggets
-from textnuggets.model.storage import iter_rows, read_metadata
-from textnuggets.progress import Progress
-from textnuggets.search.engine import DTYPES, Engine, Stored, labels_of
-from textnuggets.search.layout import pack_layout, pack_spaces, unpack_layout
-from textnuggets.search.place import (
+from textnuggets.model.parquet import iter_rows, read_metadata
+from textnuggets.search.backends.base import DTYPES, Engine, Stored, labels_of
+from textnuggets.search.manifest import (
     COUNT,
     FORMAT,
     MANIFEST,
@@ -50,8 +50,8 @@ from textnuggets.search.place import (
     write_count,
     write_manifest,
 )
-from textnuggets.search.rows import Added, Hit, Match, Row, batches, digest_of, stretch
-from textnuggets.text.documents import Document, is_unicode
+from textnuggets.search.payload import pack_layout, pack_spaces, unpack_layout
+from textnuggets.search.results import Added, Hit, Match, Row, batches, digest_of, stretch
 
 BATCH = 128  # documents that are written, and then reported, together ...
 CHARACTERS = 200_000  # ... or fewer, if they are long: some seconds of encoding
@@ -134,7 +134,7 @@ class NuggetIndex:
         ):
             raise IndexFileError(f"{folder} is there already: open it, or name another folder.")
 
-        from textnuggets.search.edge import EdgeEngine
+        from textnuggets.search.backends.edge import EdgeEngine
 
         folder.mkdir(parents=True, exist_ok=True)
         lock = lock_folder(folder)
@@ -153,7 +153,7 @@ class NuggetIndex:
     def _create_on_server(
         cls, place: str, model: NuggetModel, manifest: Manifest, api_key: str | None
     ) -> Self:
-        from textnuggets.search.server import ServerEngine, connect
+        from textnuggets.search.backends.server import ServerEngine, connect
 
         url, collection = split_address(place)
         client = connect(url, api_key)
@@ -168,7 +168,7 @@ class NuggetIndex:
         """Whether there is an index."""
         if not is_address(place):
             return (Path(place) / MANIFEST).is_file()
-        from textnuggets.search.server import ServerEngine, connect
+        from textnuggets.search.backends.server import ServerEngine, connect
 
         url, collection = split_address(str(place))
         return ServerEngine(connect(url, api_key), collection).exists()
@@ -184,7 +184,7 @@ class NuggetIndex:
         """
         engine: Engine
         if is_address(place):
-            from textnuggets.search.server import ServerEngine, connect
+            from textnuggets.search.backends.server import ServerEngine, connect
 
             url, collection = split_address(str(place))
             server = ServerEngine(connect(url, api_key), collection)
@@ -193,7 +193,7 @@ class NuggetIndex:
             manifest = Manifest.read(server.about(), str(place))
             return cls(str(place), manifest, check_model(manifest, model, str(place)), server, None)
 
-        from textnuggets.search.edge import EdgeEngine
+        from textnuggets.search.backends.edge import EdgeEngine
 
         folder = Path(place)
         manifest = read_manifest(folder)
@@ -355,7 +355,7 @@ class NuggetIndex:
 
     def compact(self, show_progress_bar: bool = False) -> None:
         """Write the index anew: nothing that was deleted or replaced is left on the disk."""
-        from textnuggets.search.edge import EdgeEngine
+        from textnuggets.search.backends.edge import EdgeEngine
 
         if not isinstance(self._engine, EdgeEngine):
             raise ConfigError("a server compacts its collections itself.")

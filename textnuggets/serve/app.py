@@ -17,10 +17,10 @@ except ImportError as error:
 
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.search.index import NuggetIndex
-from textnuggets.serve.batching import Worker
-from textnuggets.serve.gate import Limits, add_errors, add_gate
+from textnuggets.serve.middleware import Limits, add_errors, add_gate
 from textnuggets.serve.models import Models
 from textnuggets.serve.routes import about, search, standard, texts
+from textnuggets.serve.scheduler import Worker
 from textnuggets.serve.service import Service
 
 ROUTERS = (standard.router, texts.router, search.router, about.router)

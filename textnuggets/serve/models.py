@@ -10,7 +10,7 @@ from pathlib import Path
 from textnuggets.errors import ConfigError
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.search.index import NuggetIndex
-from textnuggets.serve.gate import Refused
+from textnuggets.serve.middleware import Refused
 from textnuggets.shipped import shipped_name
 
 log = logging.getLogger("textnuggets.serve")

@@ -9,12 +9,12 @@ from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
 
+from textnuggets.io.documents import is_unicode
 from textnuggets.search.index import NuggetIndex
 from textnuggets.serve import schemas as s
-from textnuggets.serve.batching import Busy, Worker
-from textnuggets.serve.gate import Limits, Refused
+from textnuggets.serve.middleware import Limits, Refused
 from textnuggets.serve.models import Models, Served
-from textnuggets.text.documents import is_unicode
+from textnuggets.serve.scheduler import Busy, Worker
 
 WRONG: dict[int | str, dict[str, Any]] = {
     code: {"model": s.ErrorAnswer} for code in (400, 401, 404, 411, 413, 422, 500, 503, 504)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from textnuggets.errors import CheckpointError
-from textnuggets.files import describe
+from textnuggets.io.files import describe
 
 MANIFEST = "manifest.json"
 PREFIX = "checkpoint-"

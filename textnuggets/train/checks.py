@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textnuggets.config import check_ratio
 from textnuggets.errors import ConfigError
-from textnuggets.text.corpora import check_source
+from textnuggets.io.corpora import check_source
 from textnuggets.train.recipe import ObjectiveRecipe, Recipe
 
 # Settings that go with some objectives alone.
@@ -13,7 +13,7 @@ ONLY_WITH = {
     "sampled_softmax": ("autoencode", "denoise", "translate", "language_model"),
     **dict.fromkeys(
         ("query_ratios", "temperature", "distill", "distill_temperature", "teacher", "teacher_ratios"),
-        ("similar",),
+        ("contrastive",),
     ),
     **dict.fromkeys(("histories", "segments", "train_encoder"), ("language_model",)),
 }
@@ -105,7 +105,7 @@ def check_recipe(recipe: Recipe, place: str) -> None:
         refuse("objective 'denoise' needs objective.delete, the share of tokens to delete; TSDAE's is 0.6.")
     if objective.name != "denoise" and objective.delete:
         refuse(f"objective.delete goes with the objective 'denoise', not with {objective.name!r}.")
-    if objective.name == "similar":
+    if objective.name == "contrastive":
         if optimizer.batch_tokens < 4 * data.max_tokens:
             refuse(
                 f"optimizer.batch_tokens ({optimizer.batch_tokens}) must hold two pairs of documents of "

@@ -14,9 +14,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from torch.utils.data import Dataset
 
+from textnuggets.data.batching import Collator, NumberedBatches
+from textnuggets.data.packed import Example, PackedCorpus
 from textnuggets.search.bm25 import BM25
-from textnuggets.train.batching import Collator, NumberedBatches
-from textnuggets.train.data import Example, PackedCorpus
 
 Kind = Literal["views", "sentence", "lead"]
 KINDS: tuple[Kind, ...] = (

@@ -11,7 +11,7 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from textnuggets.errors import ConfigError
-from textnuggets.files import find_named
+from textnuggets.io.files import find_named
 from textnuggets.train.checks import check_recipe
 from textnuggets.train.recipe import Recipe, all_keys
 

@@ -15,9 +15,10 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from textnuggets.config import GatherMode, ResidualMode
+from textnuggets.data.packed import CACHE, PackingSettings
 from textnuggets.lm.config import Memory
 
-ObjectiveName = Literal["autoencode", "denoise", "translate", "similar", "language_model"]
+ObjectiveName = Literal["autoencode", "denoise", "translate", "contrastive", "language_model"]
 Schedule = Literal["constant", "linear", "cosine"]
 Precision = Literal["float32", "bfloat16", "float16"]
 
@@ -27,7 +28,7 @@ class ModelRecipe:
     """What is trained."""
 
     backbone: str | None = None
-    """Hub id or folder of the encoder-decoder to start from; for similar an encoder will do."""
+    """Hub id or folder of the encoder-decoder to start from; for contrastive an encoder will do."""
     start: str | None = None
     """Folder, hub id or shipped name of a nugget model to go on from, instead of a backbone; for language_model also of
     a language model."""
@@ -81,7 +82,7 @@ class DataRecipe:
     """The most tokens of a document, special ones included; sentences are joined up to it."""
     min_tokens: int = 2
     """Documents with fewer tokens are left out."""
-    cache: str = "~/.cache/textnuggets/packed"
+    cache: str = CACHE
     """Where packed documents are kept for the next run."""
 
 
@@ -90,7 +91,7 @@ class ObjectiveRecipe:
     """What is learned."""
 
     name: ObjectiveName = "autoencode"
-    """autoencode (the text itself), denoise (the text, from a part of it), translate, similar (MaxSim of texts
+    """autoencode (the text itself), denoise (the text, from a part of it), translate, contrastive (MaxSim of texts
     that belong together) or language_model (segments, from those before)."""
     ratios: list[float] = field(default_factory=list)
     """One of these is drawn for every step, so that one model serves them all; by default model.ratio."""
@@ -106,17 +107,17 @@ class ObjectiveRecipe:
     """Decide between this many tokens of the vocabulary in training, the batch's and random others;
     0 is all of them. Evaluation is always exact; the token accuracy shown in training is among these."""
     query_ratios: list[float] = field(default_factory=list)
-    """similar: one of these is drawn for the queries of every step; by default the ratio of the documents."""
+    """contrastive: one of these is drawn for the queries of every step; by default the ratio of the documents."""
     temperature: float = 0.05
-    """similar: what similarities are divided by."""
+    """contrastive: what similarities are divided by."""
     distill: float = 0.0
-    """similar: the weight, from 0 to 1, of ranking as the MaxSim of the teacher's token vectors does."""
+    """contrastive: the weight, from 0 to 1, of ranking as the MaxSim of the teacher's token vectors does."""
     distill_temperature: float = 0.1
-    """similar: what similarities are divided by before teacher and model are compared."""
+    """contrastive: what similarities are divided by before teacher and model are compared."""
     teacher: str | None = None
-    """similar: hub id or folder of the teacher; by default the model that is started from, untrained."""
+    """contrastive: hub id or folder of the teacher; by default the model that is started from, untrained."""
     teacher_ratios: list[float] = field(default_factory=lambda: [1.0, 1.0])
-    """similar: the teacher's vectors for each token of a query and of a document: 1 is every token, below that the
+    """contrastive: the teacher's vectors for each token of a query and of a document: 1 is every token, below that the
     means of equal chunks."""
     histories: list[int] = field(default_factory=list)
     """language_model: one of these is drawn for every step, the number of segments that are read; by default
@@ -198,6 +199,19 @@ class Recipe:
     def ratios(self) -> list[float]:
         """The ratios that are drawn from."""
         return self.objective.ratios or [self.model.ratio]
+
+    @property
+    def packing(self) -> PackingSettings:
+        """How its corpora are packed."""
+        return PackingSettings(
+            self.data.languages,
+            self.data.max_tokens,
+            self.data.min_tokens,
+            self.data.cache,
+            self.model.source_language,
+            self.model.target_language,
+            self.objective.name == "translate",
+        )
 
     @property
     def report_ratios(self) -> list[float]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from textnuggets.errors import CheckpointError, ConfigError, InputError, MissingExtraError
-from textnuggets.files import replacing
+from textnuggets.io.files import replacing
 from textnuggets.train.reading import read_recipe
 from textnuggets.train.recipe import Recipe
 
@@ -24,15 +24,16 @@ import torch
 from transformers import TrainingArguments, set_seed
 from transformers.trainer_callback import PrinterCallback
 
+from textnuggets.data.packed import load_corpus, tokenizers_of
 from textnuggets.lm.corpus import load_streams
 from textnuggets.lm.modeling import NuggetLM
 from textnuggets.model.modeling import NuggetModel
-from textnuggets.search.tokens import load_token_encoder
+from textnuggets.model.token_encoder import load_token_encoder
 from textnuggets.train import checkpoints
-from textnuggets.train.building import build_model
-from textnuggets.train.data import load_corpus, tokenizers_of
-from textnuggets.train.objectives import Decoding, Objective
-from textnuggets.train.reporting import Report, StopGently
+from textnuggets.train.build import build_model
+from textnuggets.train.callbacks import Report, StopGently
+from textnuggets.train.objectives.base import Objective
+from textnuggets.train.objectives.decoding import Decoding
 from textnuggets.train.trainer import STATE, NuggetTrainer
 
 # What may differ when a run goes on; everything else would make it another run.
@@ -157,24 +158,24 @@ def read_corpus(model: NuggetModel | NuggetLM, recipe: Recipe, sources: list[str
     if isinstance(model, NuggetLM):
         data = recipe.data
         return load_streams(sources, model.tokenizer, recipe.model.segment, data.cache, data.languages[0])
-    return load_corpus(sources, recipe, tokenizers_of(model, recipe))
+    return load_corpus(sources, recipe.packing, tokenizers_of(model, recipe.packing))
 
 
 def make_objective(model: NuggetModel | NuggetLM, recipe: Recipe, train: Any, dev: Any) -> Objective:
     """What the recipe's objective needs besides the model and its documents, and the objective."""
     if isinstance(model, NuggetLM):
-        from textnuggets.train.language_model import LanguageModelling
+        from textnuggets.train.objectives.language_model import LanguageModelling
 
         return LanguageModelling(model, recipe, train, dev)
-    if recipe.objective.name != "similar":
+    if recipe.objective.name != "contrastive":
         return Decoding(model, recipe, train, dev)
-    from textnuggets.train.similar import Similar
+    from textnuggets.train.objectives.contrastive import Contrastive
 
     teacher = None
     if recipe.objective.distill:
         name = recipe.objective.teacher or recipe.model.backbone or recipe.model.start
         teacher = load_token_encoder(str(name)).requires_grad_(False)
-    return Similar(model, recipe, train, dev, teacher)
+    return Contrastive(model, recipe, train, dev, teacher)
 
 
 def training_arguments(recipe: Recipe, out: Path) -> TrainingArguments:

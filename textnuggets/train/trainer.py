@@ -15,13 +15,13 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainingArguments
 
-from textnuggets.files import put_in_place
+from textnuggets.io.files import put_in_place
 from textnuggets.lm.modeling import NuggetLM
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.train import checkpoints
-from textnuggets.train.objectives import Objective
+from textnuggets.train.callbacks import Report
+from textnuggets.train.objectives.base import Objective
 from textnuggets.train.recipe import Recipe
-from textnuggets.train.reporting import Report
 
 NO_DECAY = ("bias", "norm")  # parts of the names of parameters that weight decay leaves alone
 STATE = "textnuggets.json"  # what a checkpoint has beside the Trainer's own files

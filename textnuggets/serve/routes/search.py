@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from textnuggets.serve import answers
+from textnuggets.io.documents import is_unicode
+from textnuggets.serve import responses
 from textnuggets.serve import schemas as s
-from textnuggets.serve.gate import Refused
+from textnuggets.serve.middleware import Refused
 from textnuggets.serve.service import WRONG, Running, check_filled
-from textnuggets.text.documents import is_unicode
 
 router = APIRouter(responses=WRONG)
 
@@ -29,4 +29,4 @@ async def search(request: s.SearchRequest, service: Running) -> s.SearchAnswer:
         if not all(is_unicode(str(part)) for part in item):
             raise Refused(422, "filter holds half a surrogate pair: it is no text.", "filter")
     work = service.worker.run(lambda: index.search(request.query, request.k, request.filter))
-    return answers.hits(await service.timed(work), service.models.warning(served))
+    return responses.hits(await service.timed(work), service.models.warning(served))

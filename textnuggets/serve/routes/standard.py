@@ -7,7 +7,7 @@ import uuid
 
 from fastapi import APIRouter
 
-from textnuggets.serve import answers
+from textnuggets.serve import responses
 from textnuggets.serve import schemas as s
 from textnuggets.serve.service import WRONG, Running, check_filled
 
@@ -18,7 +18,7 @@ router = APIRouter(prefix="/v1", responses=WRONG)
 async def models(service: Running) -> s.ModelsAnswer:
     """List the models that are served, in OpenAI's shape."""
     searching = service.models.searching
-    return s.ModelsAnswer(data=[answers.model(item, item is searching) for item in service.models])
+    return s.ModelsAnswer(data=[responses.model(item, item is searching) for item in service.models])
 
 
 @router.post("/embeddings", response_model_exclude_none=True)
@@ -29,7 +29,7 @@ async def embeddings(request: s.EmbeddingsRequest, service: Running) -> s.Embedd
     await service.check_texts(served, input=texts)
     found = await service.timed(service.worker.encode(served.model, texts, request.ratio))
     service.check_answer(sum(item.vectors.size for item in found), "input")
-    return await asyncio.to_thread(answers.embeddings, found, request, served.name)
+    return await asyncio.to_thread(responses.embeddings, found, request, served.name)
 
 
 @router.post("/rerank", response_model_exclude_none=True)
@@ -44,7 +44,7 @@ async def rerank(request: s.RerankRequest, service: Running) -> s.RerankAnswer:
     query, found = await service.timed(pair)
     service.check_answer(len(query) * max(map(len, found)), "documents")
     return await asyncio.to_thread(
-        answers.rerank,
+        responses.rerank,
         query,
         found,
         texts,

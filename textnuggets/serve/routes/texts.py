@@ -7,9 +7,9 @@ import asyncio
 from fastapi import APIRouter
 
 from textnuggets.errors import InputError
-from textnuggets.serve import answers
+from textnuggets.serve import responses
 from textnuggets.serve import schemas as s
-from textnuggets.serve.gate import Refused
+from textnuggets.serve.middleware import Refused
 from textnuggets.serve.service import WRONG, Running, check_filled
 
 router = APIRouter(responses=WRONG)
@@ -21,14 +21,14 @@ async def nuggets(request: s.NuggetsRequest, service: Running) -> s.NuggetsAnswe
     served = service.models.any(request.model)
     await service.check_texts(served, texts=request.texts)
     if request.pieces:
-        work = service.worker.run(lambda: answers.with_pieces(served.model, request.texts, request.ratio))
+        work = service.worker.run(lambda: responses.with_pieces(served.model, request.texts, request.ratio))
         found, pieces = await service.timed(work)
     else:
         encoded = service.worker.encode(served.model, request.texts, request.ratio)
         found, pieces = await service.timed(encoded), None
     if request.vectors:
         service.check_answer(sum(item.vectors.size for item in found), "texts")
-    out = await asyncio.to_thread(lambda: [answers.nuggets(item, request.vectors) for item in found])
+    out = await asyncio.to_thread(lambda: [responses.nuggets(item, request.vectors) for item in found])
     if pieces is not None:
         out = [item.model_copy(update={"pieces": own}) for item, own in zip(out, pieces, strict=True)]
     return s.NuggetsAnswer(model=served.name, texts=out)
@@ -46,7 +46,7 @@ async def reconstruct(request: s.ReconstructRequest, service: Running) -> s.Reco
         message = f"nuggets holds {len(request.nuggets or ())}; {limits.texts} are allowed."
         raise Refused(422, message, "nuggets")
     try:
-        work = service.worker.run(lambda: answers.reconstruct(served, request, limits.tokens))
+        work = service.worker.run(lambda: responses.reconstruct(served, request, limits.tokens))
         return await service.timed(work)
     except InputError as error:
         raise Refused(422, str(error), "nuggets" if request.texts is None else "texts") from error
@@ -63,7 +63,7 @@ async def similarity(request: s.SimilarityRequest, service: Running) -> s.Simila
     query, (document,) = await service.timed(pair)
     service.check_answer(len(query) * len(document) * 8, "document")
     warning = service.models.warning(served)
-    return await asyncio.to_thread(answers.similarity, query, document, request, served.name, warning)
+    return await asyncio.to_thread(responses.similarity, query, document, request, served.name, warning)
 
 
 @router.post("/gain")
@@ -71,7 +71,7 @@ async def gain(request: s.GainRequest, service: Running) -> s.GainAnswer:
     """Return what one nugget knows: how much likelier it alone makes every token of its window."""
     served = service.models.decoding(request.model)
     await service.check_texts(served, text=[request.text])
-    found = await service.timed(service.worker.run(lambda: answers.gain(served.model, request)))
+    found = await service.timed(service.worker.run(lambda: responses.gain(served.model, request)))
     if found is None:
         raise Refused(422, f"nugget {request.nugget} is not there: the text has fewer.", "nugget")
     return found

@@ -1,0 +1,48 @@
+"""Texts with their nuggets marked."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.tiny import CORPUS, tiny_model
+from textnuggets.analysis.highlight import highlight, to_html, to_plain, to_terminal
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=st.one_of(st.text(max_size=80), st.sampled_from(CORPUS), st.just(" ".join(CORPUS))))
+def test_the_pieces_give_the_text_again(model, text):
+    pieces = highlight(model, text)
+    assert "".join(piece.text for piece in pieces if not piece.is_special) == text
+
+
+def test_nuggets_are_those_encode_chooses(model):
+    for text in [*CORPUS, " ".join(CORPUS)]:
+        marked = [piece.text for piece in highlight(model, text, ratio=0.2) if piece.is_nugget]
+        assert marked == list(model.encode(text, ratio=0.2).tokens)
+
+
+def test_shades_follow_the_scores(model):
+    pieces = [p for p in highlight(model, CORPUS[0]) if p.score is not None]
+    by_score = sorted(pieces, key=lambda p: p.score)
+    assert [p.shade for p in by_score] == sorted(p.shade for p in pieces)
+    assert by_score[-1].shade == 1.0
+
+
+def test_it_can_be_shown_with_and_without_colours(model):
+    pieces = highlight(model, "The <b>cat</b> sat.", ratio=0.3)
+    page = to_html([pieces], "A & B", "remark")
+    assert "<mark" in page
+    assert "&lt;" in page
+    assert "<b>" not in page
+    assert "A &amp; B" in page
+    assert "http" not in page
+    assert to_plain(pieces).count("[") == sum(p.is_nugget for p in pieces)
+    assert to_terminal(pieces).plain == "".join(p.text for p in pieces)
+
+
+@pytest.mark.parametrize("selector", ["chunking", "all_tokens", "sentence_boundary", "mean"])
+def test_rules_can_be_looked_at_too(selector):
+    pieces = highlight(tiny_model(selector=selector), CORPUS[0])
+    assert any(piece.is_nugget for piece in pieces)

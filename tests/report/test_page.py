@@ -1,0 +1,166 @@
+"""The paper's claims held against results, and the page that shows them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import pytest
+
+from textnuggets.analysis.highlight import Piece
+from textnuggets.errors import InputError
+from textnuggets.report.claims import check_claims
+from textnuggets.report.page import make_report, table_to_html
+
+MODEL = {"backbone": "marian", "parameters": 63_500_000, "scorer_layer": 1, "feedback": False}
+MODEL |= {"selector": "learned", "residual": "add"}
+ABOUT = {"model": MODEL, "data": [{"source": "dev.txt"}], "seed": 0, "versions": {"torch": "2"}}
+
+
+def group(name, in_text, of_nuggets):
+    share = of_nuggets / in_text if in_text else None
+    return {"group": name, "share_in_text": in_text, "share_of_nuggets": of_nuggets, "preference": share}
+
+
+def preferences(punctuation=0.6, beginning=0.0):
+    groups = [
+        group("beginning", 0.01, beginning),
+        group("end", 0.01, 0.1),
+        group("punctuation", 0.1, punctuation),
+        group("conjunctions", 0.05, 0.06),
+        group("prepositions", 0.1, 0.05),
+        group("rest", 0.73, 0.19),
+    ]
+    return {
+        "question": "preferences",
+        "settings": {"ratio": 0.1, "max_tokens": 128, "language": "en"},
+        **ABOUT,
+        "documents": 10,
+        "tokens": 1000,
+        "nuggets": 100,
+        "groups": groups,
+        "types": [
+            {
+                "token": "\u2581the",
+                "in_text": 50,
+                "share_in_text": 0.05,
+                "share_of_nuggets": 0.01,
+                "preference": 0.2,
+            }
+        ],
+        "examples": [[asdict(Piece("A <b>")), asdict(Piece(",", 1.5, 1.0, is_nugget=True))]],
+    }
+
+
+def reconstruction(**bleu):
+    rows = [
+        {"ratio": ratio, "max_tokens": 128, "bleu": value, "exact": 0.1, "token_accuracy": 0.9}
+        | {"documents": 10, "tokens": 100, "vectors": 10}
+        for ratio, value in zip((0.05, 0.1, 0.25), bleu.values(), strict=True)
+    ]
+    return {
+        "question": "reconstruction",
+        "settings": {"beams": 5, "languages": ["en"]},
+        **ABOUT,
+        "results": rows,
+    }
+
+
+def probing(before, after):
+    offsets = list(range(-64, 65))
+    gain = [before if offset <= 0 else after for offset in offsets]
+    orders = [{"nugget": 1, "documents": 1, "gain": [0.1, None], "positions": [1, 0]}]
+    return {
+        "question": "probing",
+        "settings": {"ratio": 0.1, "baseline": "zeros"},
+        **ABOUT,
+        "results": [
+            {"max_tokens": 128, "documents": 10, "nuggets": 100, "by_order": orders}
+            | {"around": {"offsets": offsets, "gain": gain}}
+        ],
+    }
+
+
+def perplexity():
+    value = {"value": 30.0, "low": 29.0, "high": 31.0}
+    shared = {"ratio": 0.1, "memory": "nuggets", "articles": 2, "words": 5, "tokens": 9}
+    shared |= {"segment": 128, "stride": 32, "word_perplexity": value, "token_perplexity": value}
+    rows = [
+        {"history": 0} | shared,
+        {"history": 8, "change": {"value": 0.9, "low": 0.8, "high": 1.0}} | shared,
+    ]
+    return {"question": "perplexity", "weights": "ab", "results": rows} | {
+        key: value for key, value in ABOUT.items() if key != "model"
+    }
+
+
+def verdicts(*results):
+    return [verdict.verdict for verdict in check_claims(results)]
+
+
+def test_claims_are_judged_by_their_figures():
+    assert verdicts(preferences()) == ["yes", "partly", "no", "yes", "yes", "yes"]
+    chosen = verdicts(preferences(punctuation=0.05, beginning=0.005))
+    assert chosen == ["no", "partly", "no", "yes", "partly", "yes"]
+    without = preferences()
+    without["groups"][0] = group("beginning", 0, 0)
+    assert verdicts(without)[4] == "untested"
+    assert verdicts(reconstruction(a=90.0, b=99.0, c=99.5)) == ["yes", "yes"]
+    assert verdicts(reconstruction(a=30.0, b=50.0, c=80.0)) == ["partly", "no"]
+    assert verdicts(reconstruction(a=30.0, b=32.0, c=80.0)) == ["no", "no"]
+    translation = reconstruction(a=30.0, b=32.0, c=32.5)
+    translation["settings"]["languages"] = ["en", "fr"]
+    assert verdicts(translation) == ["yes"]
+    assert verdicts(probing(0.2, 0.05)) == ["yes"]
+    assert verdicts(probing(0.06, 0.05)) == ["partly"]
+    assert verdicts(probing(0.01, 0.05)) == ["no"]
+    assert verdicts(probing(-0.01, -0.02)) == ["no"]  # it helps neither
+
+
+def test_the_page_holds_every_result_and_nothing_from_elsewhere(tmp_path):
+    for name, results in (
+        ("a", preferences()),
+        ("b", reconstruction(a=1.0, b=2.0, c=3.0)),
+        ("b", probing(0.2, 0.1)),
+        ("c", perplexity()),
+    ):
+        (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / name / f"{results['question']}.json").write_text(json.dumps(results))
+    (tmp_path / "a" / "preferences.png").write_bytes(b"\x89PNG")
+    (tmp_path / "other.json").write_text("[]")
+    page = make_report(tmp_path)
+    for words in (
+        "section 5.1",
+        "section 5.2",
+        "section 5.3",
+        "data:image/png;base64,",
+        "<strong>yes</strong>",
+        "dev.txt",
+        "A &lt;b&gt;<mark",
+        "5.0% of the text, 1.0% of nuggets",
+        "602 M parameters",  # the paper's, and ours below
+        "marian, 63.5 M parameters; scorer at layer 1, no feedback",
+        'alt="BLEU against the ratio"',
+        "28.10",  # published
+        "x 0.9000 (0.8000 to 1.0000)",
+    ):
+        assert words in page
+    assert "http" not in page
+
+
+def test_markdown_tables_become_html_with_their_text_escaped():
+    made = table_to_html("| a | b |\n|---|---|\n| `<s>` | **yes** |\n\nA & B.\n")
+    assert "<th>a</th><th>b</th>" in made
+    assert "<td><code>&lt;s&gt;</code></td><td><strong>yes</strong></td>" in made
+    assert "<p>A &amp; B.</p>" in made
+
+
+def test_a_folder_without_results_is_an_error(run, tmp_path):
+    with pytest.raises(InputError, match="holds no results"):
+        make_report(tmp_path)
+    (tmp_path / "bad.json").write_text("{")
+    with pytest.raises(InputError, match=r"bad\.json: not JSON"):
+        make_report(tmp_path)
+    failed = run("report", tmp_path / "none")
+    assert failed.returncode == 2
+    assert "no such folder" in failed.stderr

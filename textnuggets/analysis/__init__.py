@@ -1,0 +1,1 @@
+"""What nuggets of a text keep and know."""

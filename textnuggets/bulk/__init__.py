@@ -1,0 +1,1 @@
+"""Files of any number of texts, encoded and resumed."""

@@ -1,0 +1,227 @@
+"""Many texts into one Parquet file, in flat memory, so that an interrupted run loses nothing.
+
+Finished parts lie in `OUT.partial/`, each written atomically; the last step joins them into OUT.
+Batches never span two parts, so a resumed run computes exactly what an unbroken one does.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import warnings
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from textnuggets.analysis.fidelity import check_fidelity, encode_to_fidelity, find_shortfall
+from textnuggets.config import check_ratio
+from textnuggets.errors import ConfigError, InputError, TextnuggetsWarning
+from textnuggets.io.documents import Document
+from textnuggets.io.files import check_output, replacing
+from textnuggets.io.progress import Progress
+from textnuggets.model.coverage import Coverage, collecting
+from textnuggets.model.encoding import Budget, encode_stream
+from textnuggets.model.fingerprint import fingerprint
+from textnuggets.model.modeling import NuggetModel
+from textnuggets.model.parquet import METADATA_KEY, nugget_schema, read_metadata, to_table, write_parquet
+
+PART_TEXTS = 1024
+DIGEST_KEY = b"textnuggets.digest"
+
+
+def encode_to_parquet(
+    model: NuggetModel,
+    documents: Iterable[Document],
+    out: Path,
+    *,
+    name: str,
+    ratio: float | None = None,
+    dtype: str = "float32",
+    batch_size: int = 32,
+    with_text: bool = False,
+    fidelity: float | None = None,
+    resume: bool = False,
+    coverage: Coverage | None = None,
+) -> int:
+    """Encode documents into `out`; returns the number of rows.
+
+    Warn once if the model does not know the texts' language or characters, and once if texts do not reach the
+    fidelity.
+
+    Args:
+        model: The model.
+        documents: Ids and texts, streamed.
+        out: The Parquet file to write.
+        name: What the file's metadata calls the model: its folder or hub id.
+        ratio: Compression ratio; the model's own by default.
+        dtype: Of the stored vectors.
+        batch_size: Windows encoded together.
+        with_text: Whether the texts are stored, too.
+        fidelity: Raise the ratio of each text until its reconstruction has this BLEU, from 0 to 1.
+        resume: Whether to continue an interrupted run.
+        coverage: Counts what the model does not know, for a caller that gives the warnings of several files itself.
+    """
+    if fidelity is not None:
+        if ratio is not None:
+            raise ConfigError("give a ratio or a fidelity, not both.")
+        check_fidelity(model, fidelity)
+    ratio = model.config.ratio if ratio is None else check_ratio(ratio)
+    about = {
+        "model": name,
+        "weights": fingerprint(model),
+        "ratio": ratio if fidelity is None else None,
+        **({} if fidelity is None else {"fidelity": fidelity}),
+        "selector": model.config.selector,
+        "window": model.window,
+    }
+    counted = Coverage() if coverage is None else coverage
+    schema = nugget_schema(model.view.hidden_size, dtype, about, with_text, fidelity is not None)
+    check_output(out)
+    folder = out.with_name(out.name + ".partial")
+    stream = iter(documents)
+    if resume and not folder.exists() and out.exists():
+        rows = _finished_rows(out, schema, stream)
+        if coverage is None:
+            _warn(counted, out, fidelity)
+        return rows
+    # What the last digits of a vector depend on, besides what the file itself tells.
+    computed = {"batch_size": batch_size, "precision": str(model.dtype), "device": model.device.type}
+    parts = _open_folder(folder, {**_settings(schema), **computed}, resume)
+    digests = _skip_done(stream, parts)
+    with Progress("encode") as progress:
+        progress.add(sum(pq.read_metadata(path).num_rows for path in parts))
+        while part := list(islice(stream, PART_TEXTS)):
+            texts = [document.text for document in part]
+            found = None
+            if fidelity is None:
+                stored = np.dtype(dtype)
+                nuggets = list(
+                    encode_stream(model, texts, Budget(ratio), batch_size, stored, progress, counted)
+                )
+            else:
+                with collecting(counted):
+                    faithful = encode_to_fidelity(model, texts, fidelity, batch_size, dtype, progress)
+                nuggets = [item.nuggets for item in faithful]
+                found = [(item.ratio, item.fidelity) for item in faithful]
+            table = to_table([d.id for d in part], nuggets, schema, texts if with_text else None, found)
+            digests.append(_digest(part))
+            path = folder / _part_name(len(parts))
+            write_parquet(path, _tag(schema, digests[-1:]), [table])
+            parts.append(path)
+    rows = write_parquet(out, _tag(schema, digests), map(pq.read_table, parts))
+    # Renamed at once, then deleted: killed half-way, it must not look like a run to resume.
+    done = folder.with_name(f".{folder.name}.done")
+    shutil.rmtree(done, ignore_errors=True)
+    folder.rename(done)
+    shutil.rmtree(done)
+    if coverage is None:
+        _warn(counted, out, fidelity)
+    return rows
+
+
+def _warn(coverage: Coverage, out: Path, fidelity: float | None) -> None:
+    """Say what a user of the file should know about it."""
+    coverage.warn(stacklevel=3)
+    if fidelity is not None and (shortfall := find_shortfall([out], fidelity)) is not None:
+        warnings.warn(shortfall.message(), TextnuggetsWarning, stacklevel=3)
+
+
+def _part_name(number: int) -> str:
+    return f"part-{number:06d}.parquet"
+
+
+def _open_folder(folder: Path, settings: dict[str, Any], resume: bool) -> list[Path]:
+    """The finished parts of an interrupted run, if it was one of the same kind; else a new folder."""
+    note = folder / "run.json"
+    parts: list[Path] = []
+    # As far as they are whole: after a crash of the machine the last one may not be.
+    while _is_whole(folder / _part_name(len(parts))):
+        parts.append(folder / _part_name(len(parts)))
+    found = sorted(folder.glob("part-*.parquet"))
+    if found and not resume:
+        raise InputError(
+            f"{folder} holds an interrupted run ({len(found)} parts of {PART_TEXTS} texts): "
+            f"add --resume to continue it, or delete the folder to start anew."
+        )
+    if parts:
+        try:
+            begun = json.loads(note.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise InputError(f"{note} cannot be read ({error}): delete {folder} to start anew.") from error
+        _compare(begun, settings, f"{folder} was begun")
+    else:
+        if folder.exists() and not folder.is_dir():
+            raise InputError(f"{folder} is in the way: it is not a folder of finished parts.")
+        folder.mkdir(exist_ok=True)
+        with replacing(note) as temporary:
+            temporary.write_text(json.dumps(settings), encoding="utf-8")
+    for stale in set(found) - set(parts):  # behind one that is not whole
+        stale.unlink()
+    return parts
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        return path.is_file() and pq.read_metadata(path).num_rows > 0
+    except (pa.ArrowException, OSError):
+        return False
+
+
+def _finished_rows(out: Path, schema: pa.Schema, stream: Iterator[Document]) -> int:
+    """How many rows a complete file has, if it is the one that was asked for, of the same texts."""
+    found = {**read_metadata(out), "columns": pq.read_schema(out).names}
+    _compare(found, _settings(schema), f"{out} is complete, but made")
+    digests = []
+    while part := list(islice(stream, PART_TEXTS)):
+        digests.append(_digest(part))
+    if pq.read_schema(out).metadata.get(DIGEST_KEY) != b" ".join(digests):
+        raise InputError(f"{out} is complete, but of other texts: delete it, or leave out --resume.")
+    return int(pq.read_metadata(out).num_rows)
+
+
+def _compare(found: dict[str, Any], wanted: dict[str, Any], what: str) -> None:
+    changed = [key for key in wanted if found.get(key) != wanted[key]]
+    if changed:
+        was = ", ".join(f"{key} {found.get(key)!r}" for key in changed)
+        now = ", ".join(f"{key} {wanted[key]!r}" for key in changed)
+        raise InputError(f"{what} with {was}, not {now}: give the same, or delete it and start anew.")
+
+
+def _settings(schema: pa.Schema) -> dict[str, Any]:
+    about: dict[str, Any] = json.loads(schema.metadata[METADATA_KEY])
+    return {**about, "columns": schema.names}
+
+
+def _skip_done(stream: Iterator[Document], parts: list[Path]) -> list[bytes]:
+    """Pass over the texts that are in finished parts, making sure they are still the same."""
+    digests: list[bytes] = []
+    for number, path in enumerate(parts):
+        passed = list(islice(stream, pq.read_metadata(path).num_rows))
+        digests.append(_digest(passed))
+        if digests[-1] != pq.read_schema(path).metadata.get(DIGEST_KEY):
+            first = number * PART_TEXTS + 1
+            raise InputError(
+                f"the texts changed since the interrupted run: texts {first} to "
+                f"{first + PART_TEXTS - 1} are not those of {path}. Delete {path.parent} to start anew."
+            )
+    return digests
+
+
+def _tag(schema: pa.Schema, digests: list[bytes]) -> pa.Schema:
+    """The schema with the digest of every part's texts in its metadata."""
+    return schema.with_metadata({**schema.metadata, DIGEST_KEY: b" ".join(digests)})
+
+
+def _digest(documents: Iterable[Document]) -> bytes:
+    digest = blake2b(digest_size=16)
+    for document in documents:
+        for field in (document.id, document.text):
+            data = field.encode("utf-8", "surrogatepass")
+            digest.update(len(data).to_bytes(8, "little") + data)
+    return digest.hexdigest().encode()

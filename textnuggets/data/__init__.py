@@ -1,0 +1,1 @@
+"""Corpora as packed documents on disk, and batches of them."""

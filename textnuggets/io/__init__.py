@@ -1,0 +1,1 @@
+"""Files, progress, documents and corpora: everything that knows no model."""

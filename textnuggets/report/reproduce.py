@@ -1,0 +1,148 @@
+"""The paper's tables and figures from one command: a plan of what to train, what to measure, and one page of it.
+
+A plan is a TOML file. Its steps are run in order, each in a process of its own; what is finished is not done again,
+and a training run that was interrupted goes on.
+
+    [[train]]
+    name = "nuggets-0.1"
+    recipe = "paper-autoencode"
+    set = ["model.ratio=0.1"]
+
+    [[run]]
+    name = "nuggets-0.1/reconstruction"
+    command = ["evaluate", "reconstruction", "{nuggets-0.1}", "dev.jsonl", "--out", "{results}/nuggets-0.1"]
+
+`{NAME}` stands for the best model of a training run, `{results}` for the folder of results.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from textnuggets.errors import ConfigError, InputError
+from textnuggets.io.files import find_named, replacing
+
+SHIPPED = Path(__file__).parent.parent / "plans"
+PLACE = re.compile(r"\{([\w./-]+)\}")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing to do."""
+
+    name: str
+    arguments: tuple[str, ...]
+    """Of `textnuggets`."""
+    is_training: bool = False
+
+
+def find_plan(name: str) -> Path:
+    """The file of a plan: a path, or the name of one that comes with the package."""
+    return find_named(name, SHIPPED, "plan")
+
+
+def read_plan(path: Path, out: Path, settings: Sequence[str] = ()) -> list[Step]:
+    """The steps of a plan, checked whole.
+
+    Args:
+        path: The TOML file.
+        out: Where runs and results go.
+        settings: Changes to every recipe, such as `optimizer.steps=100`.
+    """
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: the plan cannot be read ({error}).") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: not TOML: {error}.") from error
+    if unknown := sorted(tables.keys() - {"train", "run"}):
+        raise ConfigError(f"{path}: unknown table {unknown[0]!r}; a plan has 'train' and 'run'.")
+    places = {"results": str(out / "results")}
+    steps: list[Step] = []
+    for table in tables.get("train", []):
+        name, recipe, changes = _fields(path, table, {"name": str, "recipe": str, "set": list})
+        options = [part for change in [*changes, *settings] for part in ("--set", change)]
+        folder = out / "runs" / name
+        arguments = ["train", recipe, *options, "--out", str(folder)]
+        steps.append(Step(name, tuple(_fill(path, part, places) for part in arguments), is_training=True))
+        places[name] = str(folder / "best")
+    for table in tables.get("run", []):
+        name, command, _ = _fields(path, table, {"name": str, "command": list, "set": list})
+        steps.append(Step(name, tuple(_fill(path, str(part), places) for part in command)))
+    names = [step.name for step in steps]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise ConfigError(f"{path}: two steps are called {min(twice)!r}.")
+    if not steps:
+        raise ConfigError(f"{path}: the plan has no steps.")
+    return steps
+
+
+def _fields(path: Path, table: dict[str, Any], kinds: dict[str, type]) -> list[Any]:
+    """The values of a table, each of its type; lists may be left out."""
+    if unknown := sorted(table.keys() - kinds.keys()):
+        raise ConfigError(f"{path}: unknown key {unknown[0]!r}; a step has {', '.join(kinds)}.")
+    found = []
+    for key, kind in kinds.items():
+        value = table.get(key, [] if kind is list else None)
+        if not isinstance(value, kind):
+            raise ConfigError(f"{path}: {key} of a step must be a {kind.__name__}, got {value!r}.")
+        found.append(value)
+    return found
+
+
+def _fill(path: Path, text: str, places: dict[str, str]) -> str:
+    def place(found: re.Match[str]) -> str:
+        if found[1] not in places:
+            raise ConfigError(f"{path}: {found[0]} stands for nothing that comes before it.")
+        return places[found[1]]
+
+    return PLACE.sub(place, text)
+
+
+def carry_out(steps: Sequence[Step], out: Path) -> Path:
+    """Do what is left to do of a plan, and make the page; returns its path."""
+    done = out / "done"
+    done.mkdir(parents=True, exist_ok=True)
+    for number, step in enumerate(steps, 1):
+        mark = done / step.name.replace("/", "~")
+        asked = "\n".join(step.arguments)
+        if mark.is_file():
+            if mark.read_text(encoding="utf-8") != asked:
+                raise InputError(
+                    f"{out}: {step.name!r} was done in another way: name another folder, or delete {mark}."
+                )
+            continue
+        print(
+            f"{number}/{len(steps)} {step.name}: textnuggets {' '.join(step.arguments)}",
+            file=sys.stderr,
+            flush=True,
+        )
+        arguments = list(step.arguments)
+        if step.is_training and (out / "runs" / step.name / "recipe.toml").is_file():
+            arguments.append("--resume")
+        finished = subprocess.run(
+            [sys.executable, "-m", "textnuggets", *arguments],
+            check=False,
+            stdout=subprocess.DEVNULL,
+            env={**os.environ},
+        )
+        if finished.returncode:
+            raise InputError(f"{step.name} failed: see above. The same command goes on from there.")
+        with replacing(mark) as temporary:
+            temporary.write_text(asked, encoding="utf-8")
+
+    from textnuggets.report.page import make_report
+
+    page = out / "report.html"
+    content = make_report(out / "results")
+    with replacing(page) as temporary:
+        temporary.write_text(content, encoding="utf-8")
+    return page

@@ -1,0 +1,163 @@
+"""Checks of every request (key, size), the shape of errors, and figures for Prometheus."""
+
+from __future__ import annotations
+
+import hmac
+import time
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
+
+from textnuggets.errors import IndexFileError, MissingExtraError, TextnuggetsError
+
+try:
+    from fastapi import FastAPI, Request, Response
+    from fastapi.exceptions import RequestValidationError
+    from fastapi.responses import JSONResponse
+    from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+    from starlette.exceptions import HTTPException
+except ImportError as error:
+    raise MissingExtraError(error.name or "fastapi", "serve", "the server") from error
+
+from textnuggets.serve import schemas as s
+from textnuggets.serve.scheduler import Worker
+
+NAMED = {
+    field
+    for kind in vars(s).values()
+    if isinstance(kind, type)
+    for field in getattr(kind, "model_fields", {})
+}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a request may cost."""
+
+    body_bytes: int = 4_000_000
+    texts: int = 256
+    """In one request."""
+    tokens: int = 65_536
+    """In one request, all texts together."""
+    timeout: float = 60.0
+    """Seconds after which a request is given up."""
+    max_queue: int = 64
+    """Requests that may wait; more get 503."""
+    batch_seconds: float = 0.005
+    """How long a request waits for others to share a batch with; 0 does not batch."""
+    batch_tokens: int = 4096
+    numbers: int = 8_000_000
+    """In one answer: vectors times dimensions, or cosines."""
+
+
+class Refused(Exception):  # noqa: N818  it is an answer more than an error
+    """An answer other than success."""
+
+    def __init__(
+        self, status: int, message: str, param: str | None = None, kind: str = "invalid_request"
+    ) -> None:
+        super().__init__(message)
+        self.status, self.param, self.kind = status, param, kind
+
+
+def _error(status: int, message: str, kind: str, param: str | None = None) -> JSONResponse:
+    content = {"error": {"message": message, "type": kind, "param": param}}
+    headers = {"Retry-After": "1"} if status == 503 else {}
+    if status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return JSONResponse(content, status, headers)
+
+
+def add_errors(app: FastAPI) -> None:
+    """Give all errors one shape, which names the field they are about."""
+
+    @app.exception_handler(Refused)
+    async def refused(_: Request, error: Refused) -> Response:
+        return _error(error.status, str(error), error.kind, error.param)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        # The field, and places in lists; of unions pydantic also names the branch it tried.
+        place = [part for part in first["loc"] if part != "body"] if first["type"] != "json_invalid" else []
+        place = [part for i, part in enumerate(place) if not i or isinstance(part, int) or part in NAMED]
+        param = ".".join(map(str, place)) or None
+        return _error(422, f"{param or 'body'}: {first['msg']}", "invalid_request", param)
+
+    @app.exception_handler(TextnuggetsError)
+    async def ours(_: Request, error: TextnuggetsError) -> Response:
+        status = 503 if isinstance(error, IndexFileError) else 422
+        return _error(status, str(error), "invalid_request" if status == 422 else "index")
+
+    @app.exception_handler(Exception)
+    async def unforeseen(_: Request, error: Exception) -> Response:
+        return _error(500, f"an error of the server's own ({type(error).__name__}).", "server")
+
+    @app.exception_handler(HTTPException)
+    async def http(_: Request, error: HTTPException) -> Response:
+        response = _error(error.status_code, str(error.detail), "invalid_request")
+        response.headers.update(error.headers or {})
+        return response
+
+
+def add_gate(
+    app: FastAPI, limits: Limits, api_key: str | None, worker: Worker, paths: Collection[str]
+) -> None:
+    """Check the key and the size of a request before it is read; count it and its time afterwards.
+
+    Args:
+        app: The application.
+        limits: What a request may cost.
+        api_key: The key it needs.
+        worker: Whose queue and batches are reported.
+        paths: The paths that are counted by name; all others are counted together.
+    """
+    registry = CollectorRegistry()
+    requests = Counter("textnuggets_requests", "Requests answered.", ["path", "status"], registry=registry)
+    seconds = Histogram("textnuggets_request_seconds", "Time to answer.", ["path"], registry=registry)
+    pending = Gauge("textnuggets_pending", "Requests accepted and not answered.", registry=registry)
+    batches = Gauge("textnuggets_batches", "Batches encoded so far.", registry=registry)
+    batched = Gauge("textnuggets_batched_requests", "Requests encoded in them.", registry=registry)
+    open_paths = {"/", "/health", "/metrics", "/openapi.json", "/docs"}
+
+    @app.get("/metrics", include_in_schema=False)
+    async def metrics() -> Response:
+        pending.set(worker.pending)
+        batches.set(worker.batches)
+        batched.set(worker.batched)
+        return Response(generate_latest(registry), media_type="text/plain; version=0.0.4")
+
+    known = {*paths, *open_paths}
+
+    @app.middleware("http")
+    async def gate(request: Request, call: Callable[[Request], Awaitable[Response]]) -> Response:
+        path, started = request.scope["path"], time.monotonic()
+        label = path if path in known else "other"
+        try:
+            response = await _admit(request, call)
+        except BaseException:
+            requests.labels(label, "500").inc()
+            raise
+        requests.labels(label, str(response.status_code)).inc()
+        seconds.labels(label).observe(time.monotonic() - started)
+        return response
+
+    async def _admit(request: Request, call: Callable[[Request], Awaitable[Response]]) -> Response:
+        if api_key is not None and request.scope["path"] not in open_paths and request.method != "OPTIONS":
+            given = request.headers.get("authorization", "").removeprefix("Bearer ")
+            if not hmac.compare_digest(given.encode("latin-1", "replace"), api_key.encode()):
+                return _error(
+                    401, "the API key is missing or wrong: Authorization: Bearer KEY.", "unauthorized"
+                )
+        if request.method == "POST":
+            try:
+                size = int(request.headers.get("content-length", ""))
+            except ValueError:
+                size = -1
+            # Of both, the length would be ignored and the body could be of any size.
+            if size < 0 or "transfer-encoding" in request.headers:
+                return _error(411, "Content-Length is needed, and no Transfer-Encoding.", "invalid_request")
+            if size > limits.body_bytes:
+                return _error(
+                    413, f"the body has {size} bytes; {limits.body_bytes} are allowed.", "invalid_request"
+                )
+        return await call(request)

@@ -1,0 +1,286 @@
+"""Answers of the API, made from what models and the index return."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from textnuggets.analysis.attribution import probability_gain
+from textnuggets.analysis.highlight import highlight
+from textnuggets.errors import InputError, MissingExtraError
+from textnuggets.io.sentences import sentence_spans
+from textnuggets.model.coverage import Coverage, collecting
+from textnuggets.model.layout import ORDINARY, Layout
+from textnuggets.model.maxsim import maxsim, unit
+from textnuggets.model.modeling import NuggetModel
+from textnuggets.model.nuggets import Nuggets
+from textnuggets.model.windows import cut_into_windows
+from textnuggets.search.results import Hit
+from textnuggets.serve import schemas as s
+from textnuggets.serve.models import Served
+
+
+def model(served: Served, searches: bool) -> s.ModelOut:
+    """Return a model in OpenAI's shape, with what it can do."""
+    return s.ModelOut(
+        id=served.name,
+        dimensions=served.model.value.out_features,
+        ratio=served.model.config.ratio,
+        query_ratio=served.query_ratio,
+        compares=served.compares,
+        decodes=served.decodes,
+        searches=searches,
+    )
+
+
+def embeddings(found: Sequence[Nuggets], request: s.EmbeddingsRequest, name: str) -> s.EmbeddingsAnswer:
+    """Return vectors in OpenAI's shape."""
+    data = []
+    for place, nuggets in enumerate(found):
+        vectors = nuggets.vectors.astype("<f4")
+        as_text = request.encoding_format == "base64"
+        data.append(
+            s.Embedding(
+                index=place,
+                embedding=b64encode(vectors.tobytes()).decode() if as_text else vectors.tolist(),
+                shape=vectors.shape,
+                spans=nuggets.spans.tolist() if request.spans else None,
+                scores=nuggets.scores.tolist() if request.scores else None,
+            )
+        )
+    return s.EmbeddingsAnswer(data=data, model=name, usage=_usage(found))
+
+
+def _usage(found: Sequence[Nuggets]) -> s.Usage:
+    tokens = sum(nuggets.token_count for nuggets in found)
+    return s.Usage(prompt_tokens=tokens, total_tokens=tokens)
+
+
+def rerank(
+    query: Nuggets,
+    found: Sequence[Nuggets],
+    documents: Sequence[str],
+    request: s.RerankRequest,
+    model: str,
+    answer_id: str,
+    warning: str | None,
+) -> s.RerankAnswer:
+    """Return documents in the shape Cohere and Jina share, best first."""
+    # Arrays: a model that is not made for comparing is said in the answer.
+    scores = np.asarray(maxsim(query.vectors, [item.vectors for item in found]))
+    order = np.argsort(-scores, kind="stable")[: request.top_n]
+    results = [
+        s.RerankResult(
+            index=int(i),
+            relevance_score=float(scores[i]),
+            document=s.RerankDocument(text=documents[i]) if request.return_documents else None,
+        )
+        for i in order
+    ]
+    usage = _usage([query, *found])
+    return s.RerankAnswer(id=answer_id, model=model, results=results, usage=usage, warning=warning)
+
+
+def nuggets(found: Nuggets, with_vectors: bool) -> s.NuggetsOut:
+    """Return a text as nuggets."""
+    return s.NuggetsOut(
+        nuggets=[
+            s.Nugget(
+                token=token,
+                span=tuple(span),
+                segment=tuple(segment),
+                score=float(score),
+                position=int(position),
+                vector=vector.astype(np.float32).tolist() if with_vectors else None,
+            )
+            for token, span, segment, score, position, vector in zip(
+                found.tokens,
+                found.spans.tolist(),
+                found.segments.tolist(),
+                found.scores,
+                found.positions,
+                found.vectors,
+                strict=True,
+            )
+        ],
+        windows=found.windows.tolist(),
+        token_count=found.token_count,
+        layout=s.LayoutOut(words=list(found.layout.words), runs=list(found.layout.runs))
+        if found.layout.runs
+        else None,
+    )
+
+
+def with_pieces(
+    model: NuggetModel, texts: Sequence[str], ratio: float | None
+) -> tuple[list[Nuggets], list[list[s.PieceOut]]]:
+    """Return the nuggets of texts, and every token with its score."""
+    return model.encode(list(texts), ratio=ratio), [
+        [
+            s.PieceOut(
+                text=piece.text,
+                score=piece.score,
+                shade=piece.shade,
+                is_nugget=piece.is_nugget,
+                is_special=piece.is_special,
+            )
+            for piece in highlight(model, text, ratio)
+        ]
+        for text in texts
+    ]
+
+
+def parse_nuggets(item: s.NuggetsOut, place: int, model: NuggetModel) -> Nuggets:
+    """Return the nuggets of a request; raise InputError if they cannot be decoded."""
+    size = model.view.hidden_size
+    vectors = [nugget.vector for nugget in item.nuggets]
+    if not vectors or any(vector is None or len(vector) != size for vector in vectors):
+        raise InputError(f"nuggets[{place}]: every nugget needs a vector of {size} numbers.")
+    windows = np.array(item.windows, dtype=np.int64).reshape(-1, 4)
+    count, tokens, start, end = windows.T
+    if (
+        (count < 1).any()
+        or (count > tokens).any()
+        or (tokens > model.decoder_window).any()
+        or (start > end).any()
+        or count.sum() != len(vectors)
+    ):
+        raise InputError(f"nuggets[{place}].windows do not fit its {len(vectors)} nuggets.")
+    made = np.array(vectors, dtype=np.float32)
+    scores = np.array([nugget.score for nugget in item.nuggets], dtype=np.float32)
+    if not (np.isfinite(made).all() and np.isfinite(scores).all()):
+        raise InputError(f"nuggets[{place}] holds numbers that are not finite.")
+    layout = ORDINARY
+    if item.layout is not None:
+        if any(space.strip() for _, space in item.layout.runs):
+            raise InputError(f"nuggets[{place}].layout holds more than white space.")
+        layout = Layout(tuple(item.layout.words), tuple(item.layout.runs))
+    return Nuggets(
+        vectors=made,
+        scores=scores,
+        positions=np.array([nugget.position for nugget in item.nuggets], dtype=np.int64),
+        spans=np.array([nugget.span for nugget in item.nuggets], dtype=np.int64).reshape(-1, 2),
+        tokens=tuple(nugget.token for nugget in item.nuggets),
+        windows=windows,
+        layout=layout,
+    )
+
+
+def reconstruct(served: Served, request: s.ReconstructRequest, most: int) -> s.ReconstructAnswer:
+    """Decode the nuggets of a request, or those of its texts; raise InputError beyond `most` tokens."""
+    model, coverage = served.model, Coverage()
+    if request.texts is not None:
+        with collecting(coverage):
+            found = model.encode(request.texts, ratio=request.ratio)
+    else:
+        found = [parse_nuggets(item, place, model) for place, item in enumerate(request.nuggets or [])]
+        if (tokens := sum(item.token_count for item in found)) > most:
+            raise InputError(f"nuggets stand for {tokens} tokens; {most} are allowed.")
+    originals: Sequence[str | None] = request.texts or [None] * len(found)
+    words: list[list[s.Word] | None] = [None] * len(found)
+    if request.probabilities:
+        decoded: list[Any] = model.reconstruct(found, num_beams=request.num_beams, return_probabilities=True)
+        texts = [item.text for item in decoded]
+        words = [
+            [s.Word.model_validate(word, from_attributes=True) for word in item.words] for item in decoded
+        ]
+    else:
+        texts = model.reconstruct(found, num_beams=request.num_beams)
+    scores = map(_bleu, texts, originals)
+    rows = zip(found, texts, scores, words, strict=True)
+    return s.ReconstructAnswer(
+        model=served.name,
+        texts=[
+            s.Reconstruction(text=text, bleu=score, vectors=len(item), words=own)
+            for item, text, score, own in rows
+        ],
+        warning=coverage.message(),
+    )
+
+
+def _bleu(text: str, original: str | None) -> float | None:
+    """Return BLEU from 0 to 100; None if the original is not known or sacrebleu is not installed."""
+    if original is None:
+        return None
+    try:
+        from sacrebleu.metrics.bleu import BLEU
+    except ImportError:
+        return None
+    if text == original:
+        return 100.0
+    return float(BLEU(effective_order=True).sentence_score(text, [original]).score)
+
+
+def similarity(
+    query: Nuggets, document: Nuggets, request: s.SimilarityRequest, model: str, warning: str | None
+) -> s.SimilarityAnswer:
+    """Return the score of two texts, every cosine, and BM25 for comparison."""
+    cosines = unit(query, "query") @ unit(document, "document").T
+    score, shared = _by_words(request.query, request.document)
+    return s.SimilarityAnswer(
+        model=model,
+        score=float(maxsim(query.vectors, document.vectors)),
+        matrix=cosines.tolist(),
+        winners=cosines.argmax(1).tolist(),
+        query=nuggets(query, with_vectors=False),
+        document=nuggets(document, with_vectors=False),
+        bm25=score,
+        shared_words=shared,
+        warning=warning,
+    )
+
+
+def _by_words(query: str, document: str) -> tuple[float | None, list[str]]:
+    """Return BM25 of the document among the sentences of both texts, and the words they share."""
+    try:
+        from textnuggets.search.bm25 import BM25, words_of
+
+        own, theirs = words_of([query, document])
+        there = set(theirs)
+        shared = list(dict.fromkeys(word for word in own if word in there))
+        others = [text[start:end] for text in (query, document) for start, end in sentence_spans(text)]
+        return float(BM25([document, *others]).scores(query)[0]), [word for word in shared if word]
+    except MissingExtraError:
+        return None, []
+
+
+def gain(model: NuggetModel, request: s.GainRequest) -> s.GainAnswer | None:
+    """Return the probability gain of one nugget over its window; None if there is no such nugget."""
+    from textnuggets.model.encoding import Budget
+    from textnuggets.model.selection import nugget_count
+
+    budget = Budget.of(request.ratio, None, model.config.ratio)
+    (windows,) = cut_into_windows(model.tokenizer, [request.text], model.window)
+    place = request.nugget
+    for window in windows:
+        count = nugget_count(len(window.ids), budget.ratio)
+        if place < count:
+            ids = torch.tensor(window.ids, device=model.device)
+            with model.evaluating(), torch.inference_mode():
+                gains, _ = probability_gain(model, ids, ids, budget.ratio, alone=place)
+            if not len(gains):
+                return None
+            tokens = [window.surface(i) for i in range(len(window.ids))]
+            return s.GainAnswer(gain=gains[0].tolist(), tokens=tokens)
+        place -= count
+    return None
+
+
+def hits(found: Sequence[Hit], warning: str | None) -> s.SearchAnswer:
+    """Return what a search found."""
+    shown = [
+        s.SearchHit(
+            id=hit.id,
+            score=hit.score,
+            matches=[s.SearchMatch(**match._asdict()) for match in hit.matches],
+            metadata=hit.metadata,
+            text=hit.text,
+            regenerated=hit.regenerated,
+        )
+        for hit in found
+    ]
+    return s.SearchAnswer(hits=shown) if warning is None else s.SearchAnswer(hits=shown, warning=warning)

@@ -1,1 +1,0 @@
-"""Strings and files; knows no model."""

@@ -1,0 +1,85 @@
+"""Decoding (section 3.4): the text itself, the whole of a part of it, or its translation."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import torch
+from accelerate.utils import gather_object
+from torch import Tensor, nn
+
+from textnuggets.analysis.teacher_forcing import TeacherForced
+from textnuggets.data.batching import Collator, Documents, TokenBatches
+from textnuggets.data.packed import PackedCorpus
+from textnuggets.model.modeling import NuggetModel
+from textnuggets.train.objectives.base import Objective, Step, decoding_step
+from textnuggets.train.recipe import Recipe
+
+
+class Decoding(Objective):
+    """autoencode, denoise and translate: the nuggets are decoded into a text (section 3.4)."""
+
+    def __init__(self, model: NuggetModel, recipe: Recipe, train: PackedCorpus, dev: PackedCorpus) -> None:
+        super().__init__(model, recipe, dev)
+        wanted = min(len(dev), recipe.report.documents)
+        self.dev_rows = random.Random(recipe.seed).sample(range(len(dev)), wanted)
+        self.lengths = train.lengths
+        self.dataset = Documents(train, recipe.objective.delete, model.tokenizer.all_special_ids, recipe.seed)
+        self.collate = Collator(model.pad_id)
+
+    def batches(self, process: int, processes: int) -> TokenBatches:
+        """Documents of like lengths, by token budget."""
+        optimizer = self.recipe.optimizer
+        return TokenBatches(
+            self.lengths,
+            optimizer.batch_tokens,
+            optimizer.steps,
+            self.recipe.seed,
+            optimizer.accumulate,
+            process,
+            processes,
+        )
+
+    def step(
+        self, model: nn.Module, inputs: dict[str, Tensor], step: int, count: Any, processes: int
+    ) -> Step:
+        """The loss of decoding at this step's ratio; of all processes together it is a mean over tokens."""
+        objective, labels = self.recipe.objective, inputs["labels"]
+        options: dict[str, Any] = {"ratio": self.ratio_at(step), "num_items_in_batch": count}
+        if objective.hide:
+            options["decoder_input_ids"] = self.hide(labels)
+        classes = self.sample(labels, step)
+        outputs = model(**inputs, **options, classes=classes)
+        return decoding_step(outputs, labels, classes, inputs["attention_mask"].sum(), processes)
+
+    def hide(self, labels: Tensor) -> Tensor:
+        """The decoder's input with some tokens made unknown; never special ones, such as a language."""
+        tokenizer = self.model.tokenizer
+        shown = self.model.view.shift(labels)
+        special = torch.tensor(tokenizer.all_special_ids, device=shown.device)
+        hidden = torch.rand(shown.shape, device=shown.device) < self.recipe.objective.hide
+        return shown.masked_fill(hidden & ~torch.isin(shown, special), tokenizer.unk_token_id)
+
+    def measure(self, model: nn.Module, ratio: float, process: int, processes: int) -> Tensor:
+        """Teacher-forced, exact."""
+        rows = self.dev_rows[process::processes]
+        budget = self.recipe.optimizer.batch_tokens
+        assert isinstance(self.collate, Collator)
+        return torch.stack(TeacherForced.of(model, self.dev, rows, {"ratio": ratio}, self.collate, budget))
+
+    def measure_more(self, ratio: float, process: int, processes: int) -> dict[str, float]:
+        """Greedy BLEU."""
+        if not self.recipe.report.bleu_documents:
+            return {}
+        from sacrebleu.metrics.bleu import BLEU
+
+        rows = self.dev_rows[: self.recipe.report.bleu_documents][process::processes]
+        pairs = self.dev.texts(rows)
+        nuggets = self.model.encode([source for source, _ in pairs], ratio=ratio)
+        decoded = self.model.reconstruct(nuggets, num_beams=1)
+        both = gather_object([(text, target) for text, (_, target) in zip(decoded, pairs, strict=True)])
+        language = self.recipe.data.languages[-1][:2]
+        bleu = BLEU(tokenize="zh" if language == "zh" else "13a")
+        score = bleu.corpus_score([text for text, _ in both], [[target for _, target in both]]).score
+        return {"bleu": float(score)}
