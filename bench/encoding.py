@@ -18,7 +18,7 @@ BATCH = 32
 def bare_encoder(name: str, texts: list[str], source: str, rounds: int) -> None:
     """The forward pass alone, over the batches encode() makes; tokenization counts on our side only."""
     model = NuggetModel.from_backbone(name, NuggetConfig(ratio=0.1, scorer_layer=3))
-    is_seq2seq = model.view.family.decodes
+    is_seq2seq = model.can_decode
     loaded: Any = (AutoModelForSeq2SeqLM if is_seq2seq else AutoModel).from_pretrained(name)
     encoder = (loaded.get_encoder() if is_seq2seq else loaded).eval()
     cut = cut_into_windows(model.tokenizer, texts, model.window)
@@ -31,7 +31,7 @@ def bare_encoder(name: str, texts: list[str], source: str, rounds: int) -> None:
                 encoder(input_ids=input_ids, attention_mask=mask.long())
 
     result = compare(lambda: model.encode(texts, batch_size=BATCH), theirs, rounds)
-    kind = model.view.config.model_type
+    kind = model.adapter.config.model_type
     record(
         f"encode-vs-bare-{kind}",
         "the throughput of the bare transformers encoder on the same batches",

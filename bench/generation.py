@@ -108,7 +108,7 @@ def draw_cost(rows: list[dict[str, Any]]) -> Figure:
 
 def _nuggets(lm: NuggetLM, context: int) -> Any:
     """Half a segment as it is, and the rest as nuggets."""
-    k, d = nugget_count(SEGMENT + 1, RATIO), lm.view.hidden_size
+    k, d = nugget_count(SEGMENT + 1, RATIO), lm.adapter.hidden_size
     past = [SegmentMemory(torch.randn(k, d), torch.randn(k)) for _ in range(context // SEGMENT - 1)]
     history = History.of([past])
     memory = (None, None) if history is None else lm.memory_of(history)
@@ -117,7 +117,7 @@ def _nuggets(lm: NuggetLM, context: int) -> Any:
     def start() -> tuple[Any, tuple[Any, Any]]:
         cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
         with torch.inference_mode():
-            lm.view.decode(*memory, begun, cache)
+            lm.adapter.decode(*memory, begun, cache)
         return cache, memory
 
     return start
@@ -129,7 +129,7 @@ def _full(lm: NuggetLM, context: int) -> Any:
     kept = DynamicCache()
     with torch.inference_mode():
         for part in ids.split(512, dim=1):
-            lm.view.decode(None, None, part, kept)
+            lm.adapter.decode(None, None, part, kept)
 
     def start() -> tuple[Any, tuple[None, None]]:
         cache = DynamicCache()
@@ -146,7 +146,7 @@ def _decode(lm: NuggetLM, cache: Any, memory: tuple[Any, Any]) -> float:
     begun = time.perf_counter()
     with torch.inference_mode():
         for _ in range(STEPS):
-            token = lm.view.project(lm.view.decode(*memory, token, cache)).argmax(-1)
+            token = lm.adapter.project(lm.adapter.decode(*memory, token, cache)).argmax(-1)
     return (time.perf_counter() - begun) / STEPS
 
 

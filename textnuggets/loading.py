@@ -37,7 +37,7 @@ def load(name: str | Path | None = None, device: str | None = None, **options: A
     )  # before torch is imported: a wrong name is said at once
 
     from textnuggets.lm.modeling import is_language_model, load_language_model
-    from textnuggets.model.checkpoint import load_nugget_model
+    from textnuggets.model.load import load_nugget_model
 
     if is_language_model(place):
         return load_language_model(place, device, **options)

@@ -44,10 +44,10 @@ def test_one_nugget_at_a_time_is_what_the_model_sees_when_it_has_only_that(famil
     assert found.shape == (1, len(source))
     with torch.no_grad():
         logits = model(source[None], labels=source[None], ratio=1 / len(source)).logits[0]
-        nothing = model.view.decode(
-            torch.zeros(1, 1, 32), torch.zeros(1, 1, 1, 1), model.view.shift(source[None])
+        nothing = model.adapter.decode(
+            torch.zeros(1, 1, 32), torch.zeros(1, 1, 1, 1), model.adapter.shift(source[None])
         )
-        baseline = model.view.project(nothing)[0].softmax(-1)
+        baseline = model.adapter.project(nothing)[0].softmax(-1)
     expected = (logits.softmax(-1) - baseline).gather(-1, source[:, None])[:, 0]
     torch.testing.assert_close(found[0], expected, rtol=0, atol=1e-6)
     assert len(positions) == 1

@@ -65,7 +65,7 @@ def test_without_history_it_is_the_decoder_without_cross_attention(family):
     with torch.no_grad():
         decoder = lm.nugget.backbone.get_decoder()
         states = decoder(input_ids=lm.begin(ids), use_cache=False).last_hidden_state
-        expected = lm.view.project(states)[0]
+        expected = lm.adapter.project(states)[0]
     torch.testing.assert_close(logits(lm, current, []), expected)
 
 
@@ -123,7 +123,7 @@ def test_a_compressive_memory_is_the_mean_of_what_was_read():
     first, second, third = (torch.tensor([part]) for part in segments(3))
     with torch.no_grad():
         cache = lm.compress(torch.cat([first, second], 1))
-        keys = lm.view.keys_and_values(lm.begin(torch.cat([first, first[:, :1]], 1)))[0][0]
+        keys = lm.adapter.keys_and_values(lm.begin(torch.cat([first, first[:, :1]], 1)))[0][0]
         assert cache.layers[0].keys.shape[2] == 2 * SIZE // 4
         torch.testing.assert_close(cache.layers[0].keys[:, :, 0], keys[:, :, 1:5].mean(2))
         found = lm(third, context=torch.cat([first, second], 1)).logits
@@ -155,7 +155,7 @@ def test_a_language_model_is_saved_and_loaded(tmp_path):
     again = NuggetLM.from_pretrained(tmp_path)
     assert again.config.segment == SIZE
     assert (
-        NuggetLM.from_pretrained(tmp_path, attn_implementation="eager").view.config._attn_implementation
+        NuggetLM.from_pretrained(tmp_path, attn_implementation="eager").adapter.config._attn_implementation
         == "eager"
     )
     torch.testing.assert_close(
@@ -169,7 +169,7 @@ def test_only_what_differs_from_the_base_is_stored(tmp_path):
     base = load(tmp_path / "base")
     lm = NuggetLM.from_nuggets(load(tmp_path / "base"), segment=SIZE)
     with torch.no_grad():
-        for weight in lm.view.decoder.layers.parameters():
+        for weight in lm.adapter.decoder.layers.parameters():
             weight += 0.01
     lm.save_difference(tmp_path / "lm", str(tmp_path / "base"), base)
     again = NuggetLM.from_pretrained(tmp_path / "lm")
@@ -186,7 +186,7 @@ def test_only_what_differs_from_the_base_is_stored(tmp_path):
         torch.testing.assert_close(value, again.state_dict()[name], rtol=0, atol=0)
     half = NuggetLM.from_pretrained(tmp_path / "lm", dtype=torch.bfloat16, attn_implementation="eager")
     assert {value.dtype for value in half.state_dict().values()} == {torch.bfloat16}
-    assert half.view.config._attn_implementation == "eager"
+    assert half.adapter.config._attn_implementation == "eager"
     for options, dtype in (({"dtype": "bfloat16"}, torch.bfloat16), ({"dtype": "auto"}, torch.float32)):
         assert NuggetLM.from_pretrained(tmp_path / "lm", **options).dtype == dtype
     found = AutoModel.from_pretrained(tmp_path / "lm")

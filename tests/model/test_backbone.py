@@ -20,7 +20,7 @@ from tests.tiny import (
 )
 from textnuggets import NuggetConfig, NuggetModel
 from textnuggets.errors import BackboneError, ConfigError
-from textnuggets.model.backbone import T5_WINDOW, Backbone
+from textnuggets.model.backbone import T5_WINDOW, BackboneAdapter
 from textnuggets.model.selection import nugget_count
 
 
@@ -32,11 +32,11 @@ def inputs(batch):
 def test_layer_l_is_seen_as_transformers_reports_it(family):
     model = tiny_model(family)
     input_ids, mask = inputs(tiny_batch())
-    encoder = model.view.encoder
+    encoder = model.adapter.encoder
     hidden = encoder(input_ids=input_ids, attention_mask=mask.long(), output_hidden_states=True).hidden_states
     for layer in range(LAYERS + 1):
         seen = []
-        model.view.encode(input_ids, mask, layer, lambda x, seen=seen: seen.append(x) or x)
+        model.adapter.encode(input_ids, mask, layer, lambda x, seen=seen: seen.append(x) or x)
         torch.testing.assert_close(seen[0], hidden[layer])
 
 
@@ -44,7 +44,7 @@ def test_layer_l_is_seen_as_transformers_reports_it(family):
 def test_an_untrained_model_encodes_exactly_as_its_backbone(family):
     model = tiny_model(family)
     input_ids, mask = inputs(tiny_batch())
-    bare = model.view.encoder(input_ids=input_ids, attention_mask=mask.long()).last_hidden_state
+    bare = model.adapter.encoder(input_ids=input_ids, attention_mask=mask.long()).last_hidden_state
     output = model(input_ids, mask)
     expected = bare.gather(1, output.positions[:, :, None].expand(-1, -1, bare.shape[-1]))
     torch.testing.assert_close(output.nuggets[output.kept], expected[output.kept])
@@ -81,17 +81,17 @@ def test_the_embeddings_and_the_bottom_layers_stay_frozen(family):
     else:
         model(*inputs(batch)).nuggets.square().sum().backward()
     optimizer.step()
-    frozen = {id(p) for m in model.view.below(2) for p in m.parameters()}
+    frozen = {id(p) for m in model.adapter.below(2) for p in m.parameters()}
     moved = {n for n, p in model.named_parameters() if not torch.equal(p, before[n])}
     assert {n for n, p in model.named_parameters() if id(p) in frozen}.isdisjoint(moved)
-    for index, layer in enumerate(model.view.layers):
+    for index, layer in enumerate(model.adapter.layers):
         changes = any(
             not torch.equal(p, before[n])
             for n, p in model.named_parameters()
             if any(p is q for q in layer.parameters())
         )
         assert changes == (index >= 2), f"layer {index}"
-    embeddings = model.view.encoder.get_input_embeddings().weight
+    embeddings = model.adapter.encoder.get_input_embeddings().weight
     assert not embeddings.requires_grad
 
 
@@ -186,7 +186,7 @@ def test_attention_that_cannot_carry_the_bias_is_refused():
 def test_an_encoder_may_use_any_attention_since_it_carries_no_bias():
     model = tiny_model("bert")
     model.backbone.config._attn_implementation = "flash_attention_2"
-    assert Backbone(model.backbone).encoder is model.backbone
+    assert BackboneAdapter(model.backbone).encoder is model.backbone
 
 
 @pytest.mark.parametrize("family", FAMILIES)

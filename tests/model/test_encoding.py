@@ -249,7 +249,7 @@ def test_a_scorer_in_half_precision_encodes_and_decodes(family, tmp_path):
     model = NuggetModel.from_pretrained(tmp_path, dtype=torch.float16)
     nuggets = model.encode(CORPUS)
     assert all(np.isfinite(item.vectors).all() for item in nuggets)
-    if model.view.family.decodes:
+    if model.can_decode:
         assert len(model.reconstruct(nuggets, num_beams=2)) == len(CORPUS)
 
 
@@ -266,8 +266,8 @@ def test_encoding_leaves_training_mode_as_it_was():
     model = tiny_model().train()
     model.encode(CORPUS[0])
     assert model.training
-    assert model.view.layers[-1].training
-    assert not model.view.layers[0].training
+    assert model.adapter.layers[-1].training
+    assert not model.adapter.layers[0].training
 
 
 def test_a_trained_model_gives_the_texts_back_at_any_batch_size(copier: NuggetModel):
@@ -337,9 +337,9 @@ def test_nuggets_of_another_width_are_refused(model):
 
 def test_texts_are_decoded_with_five_beams_unless_told_otherwise(model, monkeypatch):
     seen = []
-    original = model.view.generate
+    original = model.adapter.generate
     monkeypatch.setattr(
-        model.view,
+        model.adapter,
         "generate",
         lambda *given, **options: seen.append(options["num_beams"]) or original(*given, **options),
     )

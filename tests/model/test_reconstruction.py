@@ -30,9 +30,9 @@ def test_greedy_probabilities_are_those_of_generate(family, copier):
     found = model.reconstruct(nuggets, num_beams=1, max_new_tokens=20, return_probabilities=True)
     memory, scores = torch.from_numpy(nuggets.vectors)[None], torch.from_numpy(nuggets.scores)[None]
     bias = residual_bias(
-        scores, torch.ones_like(scores, dtype=torch.bool), model.config.residual, model.view.residual_scale, model.dtype
+        scores, torch.ones_like(scores, dtype=torch.bool), model.config.residual, model.adapter.residual_scale, model.dtype
     )  # fmt: skip
-    expected = model.view.generate(
+    expected = model.adapter.generate(
         memory, bias, num_beams=1, do_sample=False, max_new_tokens=20, output_scores=True,
         return_dict_in_generate=True,
     )  # fmt: skip

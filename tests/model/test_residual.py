@@ -81,7 +81,7 @@ def run_by_hand(model, batch):
     mask = batch["attention_mask"].bool()
     made = model.generate_nuggets(batch["input_ids"], mask, nugget_count(mask.sum(-1), model.config.ratio))
     scores = made.scores.detach().requires_grad_()
-    start = torch.full_like(batch["labels"][:, :1], model.view.config.decoder_start_token_id)
+    start = torch.full_like(batch["labels"][:, :1], model.adapter.config.decoder_start_token_id)
     decoder_ids = torch.cat([start, batch["labels"][:, :-1]], 1).clamp(min=0)
     bart = model.backbone
     x, a = hand_written_bart(
@@ -108,7 +108,7 @@ def test_the_gradient_on_s_is_the_scaled_sum_over_targets_heads_and_layers():
     model = tiny_model("bart")
     logits, attention_logits, scores = run_by_hand(model, batch := tiny_batch())
     F.cross_entropy(logits.flatten(0, 1), batch["labels"].flatten()).backward()
-    head_width = model.view.config.d_model // model.view.config.decoder_attention_heads
+    head_width = model.adapter.config.d_model // model.adapter.config.decoder_attention_heads
     # (batch, heads, targets, k) summed over heads and targets, then over layers
     summed = sum(a.grad.sum((1, 2)) for a in attention_logits) * head_width**-0.5
     torch.testing.assert_close(scores.grad, summed, atol=1e-7, rtol=1e-4)

@@ -63,7 +63,7 @@ def test_source_and_target_carry_their_languages(recipe, tmp_path):
     assert packed[0].input_ids[0] == code("en_XX")
     assert packed[0].labels[0] == code("fr_XX")
     # The first token the decoder writes is the language it must write in.
-    shifted = model.view.shift(model.tokenizer(text_target="The cat", return_tensors="pt").input_ids)
+    shifted = model.adapter.shift(model.tokenizer(text_target="The cat", return_tensors="pt").input_ids)
     assert shifted[0, 0] == model.tokenizer.eos_token_id
 
 

@@ -121,7 +121,7 @@ def test_hidden_tokens_are_ordinary_ones_of_the_share_asked_for(recipe):
     objective.recipe = read_recipe(recipe, ["objective.hide=0.5"])
     objective.model = model = build_model(objective.recipe)
     labels = model.tokenizer([" ".join(CORPUS)] * 20, return_tensors="pt").input_ids
-    shown, hidden = model.view.shift(labels), objective.hide(labels)
+    shown, hidden = model.adapter.shift(labels), objective.hide(labels)
     special = torch.isin(shown, torch.tensor(model.tokenizer.all_special_ids))
     assert hidden[special].equal(shown[special])
     made_unknown = hidden[~special] == model.tokenizer.unk_token_id

@@ -41,10 +41,10 @@ def _target_probabilities(model: NuggetModel, exposed: Tensor, labels: Tensor) -
     rows = labels.expand(len(exposed), -1)
     # Over a single key attention is 1 whatever its bias.
     bias = torch.zeros(len(exposed), 1, 1, 1, dtype=exposed.dtype, device=exposed.device)
-    states = model.view.decode(exposed, bias, model.view.shift(rows))
+    states = model.adapter.decode(exposed, bias, model.adapter.shift(rows))
     found = []
     # Logits of all rows at once would be hundreds of megabytes.
     for part, targets in zip(states.flatten(0, 1).split(STATES), rows.flatten().split(STATES), strict=True):
-        logits = model.view.project(part).float()
+        logits = model.adapter.project(part).float()
         found.append(logits.gather(-1, targets[:, None]).squeeze(-1) - logits.logsumexp(-1))
     return torch.cat(found).exp().view(rows.shape)

@@ -90,9 +90,9 @@ def check_fidelity(model: NuggetModel, fidelity: float) -> float:
         check_ratio(fidelity)
     except ConfigError as error:
         raise ConfigError(f"fidelity is a BLEU in (0, 1], got {fidelity!r}.") from error
-    if not model.view.family.decodes:
+    if not model.can_decode:
         raise ConfigError(
-            f"a {model.view.config.model_type} backbone has no decoder to measure fidelity with."
+            f"a {model.adapter.config.model_type} backbone has no decoder to measure fidelity with."
         )
     if model.config.selector in BY_RULE:
         raise ConfigError(f"the selector {model.config.selector!r} takes no ratio that could be raised.")

@@ -21,9 +21,9 @@ from textnuggets.bulk.encode import encode_to_parquet
 from textnuggets.errors import InputError, MissingExtraError, TextnuggetsError, TextnuggetsWarning
 from textnuggets.io.documents import raise_bad_line, read_documents
 from textnuggets.io.progress import Progress
-from textnuggets.model.checkpoint import load_nugget_model
 from textnuggets.model.coverage import Coverage
 from textnuggets.model.fingerprint import lasting_name
+from textnuggets.model.load import load_nugget_model
 from textnuggets.model.modeling import NuggetModel
 
 KINDS = (".txt", ".jsonl", ".parquet", ".txt.gz", ".jsonl.gz")

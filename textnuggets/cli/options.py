@@ -32,7 +32,7 @@ def load_model(name: str | None) -> NuggetModel:
 
     place = locate(DEFAULT if name is None else name)  # a wrong name is said before torch is imported
 
-    from textnuggets.model.checkpoint import load_nugget_model
+    from textnuggets.model.load import load_nugget_model
 
     quiet_transformers()
     return load_nugget_model(place)

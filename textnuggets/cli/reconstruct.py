@@ -62,7 +62,7 @@ def reconstruct(
     if name is None:
         raise InputError(f"{nuggets} does not say which model made it: name it with --model.")
     loaded = load_model(name)
-    if not loaded.view.family.decodes:
+    if not loaded.can_decode:
         made = f"{nuggets} was made by the model {name!r}, which" if model is None else f"the model {name!r}"
         raise BackboneError(f"{made} has no decoder: encode the texts with --model reconstruct.")
     pairs: list[tuple[str, str]] = []

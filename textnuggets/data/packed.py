@@ -158,7 +158,7 @@ def tokenizers_of(model: NuggetModel, settings: PackingSettings) -> tuple[Tokeni
         raise ConfigError(
             "the tokenizer is multilingual: name model.source_language and model.target_language, such as en_XX."
         )
-    if settings.translates and model.view.config.model_type == "marian":
+    if settings.translates and model.adapter.config.model_type == "marian":
         name = str(model.config.backbone_name)
         spm, vocabulary = fetch(name, "target.spm"), fetch(name, "vocab.json")
         if spm is None or vocabulary is None:

@@ -49,8 +49,8 @@ def evaluate_probing(
         seed: Decides which are drawn.
         cache: Where packed documents are kept.
     """
-    if not model.view.family.decodes:
-        raise BackboneError(f"a {model.view.config.model_type} backbone has no decoder to probe.")
+    if not model.can_decode:
+        raise BackboneError(f"a {model.adapter.config.model_type} backbone has no decoder to probe.")
     ratio = model.config.ratio if ratio is None else ratio
     found = []
     with Progress("probing", total=len(lengths) * documents) as progress:

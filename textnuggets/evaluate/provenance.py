@@ -27,7 +27,7 @@ def provenance(model: NuggetModel, sources: Sequence[str], seed: int) -> dict[st
     settings = ("scorer_layer", "selector", "residual", "feedback", "window")
     return {
         "model": {
-            "backbone": model.view.config.model_type,
+            "backbone": model.adapter.config.model_type,
             "weights": fingerprint(model),
             "parameters": model.num_parameters(),
             **{key: getattr(model.config, key) for key in settings},

@@ -69,8 +69,10 @@ def evaluate_reconstruction(
         from sacrebleu.metrics.bleu import BLEU
     except ImportError as error:
         raise MissingExtraError("sacrebleu", "evaluate", "BLEU") from error
-    if not model.view.family.decodes:
-        raise BackboneError(f"a {model.view.config.model_type} backbone has no decoder to reconstruct with.")
+    if not model.can_decode:
+        raise BackboneError(
+            f"a {model.adapter.config.model_type} backbone has no decoder to reconstruct with."
+        )
     bleu = BLEU(tokenize="zh" if languages[-1][:2] == "zh" else "13a")
     found: list[Fidelity] = []
     with Progress("reconstruct", total=len(lengths) * len(ratios) * documents) as progress:

@@ -26,9 +26,9 @@ from textnuggets.config import check_ratio
 from textnuggets.errors import InputError
 from textnuggets.evaluate.pooling_baselines import REDUCTIONS
 from textnuggets.io.progress import Progress
-from textnuggets.model.checkpoint import load_nugget_model
 from textnuggets.model.encoding import Budget, as_dtype, encode_stream
 from textnuggets.model.fingerprint import fingerprint
+from textnuggets.model.load import load_nugget_model
 from textnuggets.model.maxsim import Similarity, unit
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.nuggets import Nuggets
@@ -113,7 +113,7 @@ class Vectors(System):
         """The weights and how they were used."""
         return {
             "weights": fingerprint(self.model),
-            "backbone": self.model.view.config.model_type,
+            "backbone": self.model.adapter.config.model_type,
             **{
                 key: getattr(self.model.config, key)
                 for key in ("selector", "gather", "scorer_layer", "feedback")

@@ -10,8 +10,8 @@ import torch
 from textnuggets.errors import CheckpointError
 from textnuggets.lm.config import NuggetLMConfig
 from textnuggets.model import quantized
-from textnuggets.model.checkpoint import load_nugget_model
 from textnuggets.model.fingerprint import fingerprint
+from textnuggets.model.load import load_nugget_model
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.tokenization import fetch
 

@@ -54,7 +54,7 @@ class Continuation(PreTrainedModel, GenerationMixin):
     _supports_sdpa = True
 
     def __init__(self, lm: NuggetLM) -> None:
-        config = deepcopy(lm.view.config)
+        config = deepcopy(lm.adapter.config)
         config.is_encoder_decoder = False
         super().__init__(config)
         self.lm = lm
@@ -71,8 +71,8 @@ class Continuation(PreTrainedModel, GenerationMixin):
         **_: Any,
     ) -> CausalLMOutputWithPast:
         """Logits of the next token; what was read before is in the cache, cross-attention's keys included."""
-        states = self.lm.view.decode(memory, memory_bias, input_ids, past_key_values)
-        return CausalLMOutputWithPast(logits=self.lm.view.project(states), past_key_values=past_key_values)
+        states = self.lm.adapter.decode(memory, memory_bias, input_ids, past_key_values)
+        return CausalLMOutputWithPast(logits=self.lm.adapter.project(states), past_key_values=past_key_values)
 
     @classmethod
     def can_generate(cls) -> bool:

@@ -62,16 +62,16 @@ class NuggetLM(PreTrainedModel):
         if config.nugget is None:
             raise ConfigError("this NuggetLMConfig has no nugget model: use NuggetLM.from_nuggets.")
         self.nugget = NuggetModel(config.nugget) if nugget is None else nugget
-        if not self.nugget.view.family.decodes:
+        if not self.nugget.can_decode:
             raise BackboneError(
-                f"a {self.nugget.view.config.model_type} backbone has no decoder to model language with."
+                f"a {self.nugget.adapter.config.model_type} backbone has no decoder to model language with."
             )
         if config.memory == "nuggets" and self.nugget.config.selector == "sentence_boundary":
             raise ConfigError(
                 "segments are tokens without sentences: the selector 'sentence_boundary' cannot choose."
             )
         # How long ago a nugget's segment was, which cross-attention cannot tell otherwise. Starts at zero.
-        self.ages = nn.Embedding(AGES, self.nugget.view.hidden_size)
+        self.ages = nn.Embedding(AGES, self.nugget.adapter.hidden_size)
         self.post_init()
 
     # ---------------------------------------------------------------- making and keeping
@@ -89,7 +89,7 @@ class NuggetLM(PreTrainedModel):
         made = cls(NuggetLMConfig(model.config, segment, history, memory, pooled), model)
         made.check_room(history)
         frame = sum(map(len, special_frame(model.tokenizer)))
-        if memory == "nuggets" and segment + frame > (room := backbone_window(model.view.config)):
+        if memory == "nuggets" and segment + frame > (room := backbone_window(model.adapter.config)):
             raise ConfigError(
                 f"a segment of {segment} tokens and {frame} around it; the encoder has room for {room}."
             )
@@ -126,7 +126,7 @@ class NuggetLM(PreTrainedModel):
         check_complete(str(name), report["missing_keys"])
         model.nugget._tokenizer = load_tokenizer(str(name), "nugget", **hub)
         with explain_loading(str(name)):
-            model.nugget.view.load_generation_config(str(name), **hub)
+            model.nugget.adapter.load_generation_config(str(name), **hub)
         model.nugget._freeze()
         return model
 
@@ -145,7 +145,7 @@ class NuggetLM(PreTrainedModel):
         super().save_pretrained(str(path), **options)
         if options.get("is_main_process", True):
             self.tokenizer.save_pretrained(str(path))
-            self.nugget.view.save_generation_config(Path(path))
+            self.nugget.adapter.save_generation_config(Path(path))
 
     def _init_weights(self, module: nn.Module) -> None:
         if module is getattr(self, "ages", None):
@@ -157,9 +157,9 @@ class NuggetLM(PreTrainedModel):
         return self.nugget.tokenizer
 
     @property
-    def view(self) -> Any:
+    def adapter(self) -> Any:
         """The backbone, seen as the nugget model sees it."""
-        return self.nugget.view
+        return self.nugget.adapter
 
     @property
     def pad_id(self) -> int:
@@ -231,13 +231,13 @@ class NuggetLM(PreTrainedModel):
         if logits_to_keep:
             states = states[:, -logits_to_keep:]
             labels = None if labels is None else labels[:, -logits_to_keep:]
-        logits = self.view.project(states, None if classes is None else classes.ids)
+        logits = self.adapter.project(states, None if classes is None else classes.ids)
         loss = None if labels is None else decoding_loss(logits, labels, classes, num_items_in_batch)
         return NuggetOutput(loss=loss, logits=logits)
 
     def begin(self, ids: Tensor) -> Tensor:
         """What the decoder reads to predict tokens: its start token, then all of them but the last."""
-        start = torch.full_like(ids[:, :1], self.view.start_token)
+        start = torch.full_like(ids[:, :1], self.adapter.start_token)
         return torch.cat([start, ids[:, :-1]], dim=1)
 
     def _decode_with(self, history: History, begun: Tensor) -> Tensor:
@@ -245,7 +245,7 @@ class NuggetLM(PreTrainedModel):
         remembers = history.kept.any(1)
         if bool(remembers.all()):
             return self._read(history, begun)
-        states = torch.empty(*begun.shape, self.view.hidden_size, device=begun.device, dtype=self.dtype)
+        states = torch.empty(*begun.shape, self.adapter.hidden_size, device=begun.device, dtype=self.dtype)
         if bool(remembers.any()):
             states[remembers] = self._read(history.rows(remembers), begun[remembers])
         states[~remembers] = self._decode(begun[~remembers])
@@ -257,15 +257,19 @@ class NuggetLM(PreTrainedModel):
         ages = history.ages.clamp(max=min(self.config.history, AGES - 1))
         nuggets = history.vectors.to(self.dtype) + self.ages(ages)
         bias = residual_bias(
-            history.scores, history.kept, self.nugget.config.residual, self.view.residual_scale, nuggets.dtype
+            history.scores,
+            history.kept,
+            self.nugget.config.residual,
+            self.adapter.residual_scale,
+            nuggets.dtype,
         )
         return nuggets * history.kept[:, :, None], bias
 
     def _read(self, history: History, begun: Tensor) -> Tensor:
-        return self.view.decode(*self.memory_of(history), begun)
+        return self.adapter.decode(*self.memory_of(history), begun)
 
     def _decode(self, begun: Tensor, cache: Any = None) -> Tensor:
-        return self.view.decode(None, None, begun, cache=cache)
+        return self.adapter.decode(None, None, begun, cache=cache)
 
     def compress(self, context: Tensor) -> DynamicCache:
         """The keys and values of past segments, each read on its own, every `pooled` of them as one.
@@ -278,7 +282,7 @@ class NuggetLM(PreTrainedModel):
         # Behind the token every text begins with, which is not remembered.
         begun = torch.cat([self.begin(segments)[:, :1], segments], 1)
         with torch.no_grad():
-            past = self.view.keys_and_values(begun)
+            past = self.adapter.keys_and_values(begun)
         cache = DynamicCache()
         for layer, (keys, values) in enumerate(past):
             # (rows * segments, heads, s, d) -> (rows, heads, segments * s / pooled, d)

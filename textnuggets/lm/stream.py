@@ -76,7 +76,7 @@ class Stream:
             found: list[int] = self.lm.tokenizer(text, add_special_tokens=False, verbose=False).input_ids
             return found
         ids = [int(token) for token in text]
-        vocabulary = int(self.lm.view.config.vocab_size)
+        vocabulary = int(self.lm.adapter.config.vocab_size)
         if ids and not 0 <= min(ids) <= max(ids) < vocabulary:
             wrong = next(token for token in ids if not 0 <= token < vocabulary)
             raise InputError(f"{wrong} is no token of this model: ids go from 0 to {vocabulary - 1}.")
@@ -150,7 +150,7 @@ class Stream:
         listener: _Listener | None = None,
     ) -> list[int]:
         """Tokens that go on with the current segment, which has room for them."""
-        begun = torch.tensor([[self.lm.view.start_token, *self.current]], device=self.lm.device)
+        begun = torch.tensor([[self.lm.adapter.start_token, *self.current]], device=self.lm.device)
         with self.lm.evaluating(), torch.inference_mode():
             generated = continue_segment(
                 self.lm, begun, count, settings, earlier, **self._past(), streamer=listener

@@ -127,8 +127,8 @@ def load_backbone(name: str, config: PreTrainedConfig, **options: Any) -> Any:
     return auto.from_pretrained(name, config=config, use_safetensors=True, **dict(family.options), **options)
 
 
-class Backbone:
-    """A view of a transformers model: its encoder layer by layer, and its decoder.
+class BackboneAdapter:
+    """An adapter of a transformers model: its encoder layer by layer, and its decoder.
 
     It owns no parameters; the model stays an ordinary submodule of `NuggetModel`.
     """

@@ -5,53 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from transformers import AutoConfig, PreTrainedConfig
 
 from textnuggets.config import NuggetConfig
-from textnuggets.errors import CheckpointError, ConfigError, TextnuggetsError
-from textnuggets.shipped import DEFAULT
-
-if TYPE_CHECKING:
-    import torch
-
-    from textnuggets.model.modeling import NuggetModel
+from textnuggets.errors import CheckpointError, TextnuggetsError
 
 HUB_OPTIONS = ("revision", "token", "cache_dir", "local_files_only", "force_download", "subfolder")
 
 
-def load_nugget_model(
-    name: str | Path | None = None, device: str | None = None, **options: Any
-) -> NuggetModel:
-    """Load a nugget model and put it where it runs best; `textnuggets.load` also loads language models.
-
-    Args:
-        name: A shipped model (`search` by default), a folder or a hub id.
-        device: Where it runs; a GPU if there is one, by default.
-        options: For transformers' `from_pretrained`: `dtype`, `attn_implementation`, ... On a CPU the dtype is
-            float32 by default, whatever the weights are stored as: CPUs are many times slower in half precision.
-    """
-    import torch
-
-    from textnuggets.model.modeling import NuggetModel
-
-    name = DEFAULT if name is None else name
-    if "device_map" in options:
-        if device is not None:
-            raise ConfigError("give a device or a device_map, not both.")
-        return NuggetModel.from_pretrained(name, **options)
-    where = best_device(device)
-    if where.type == "cpu":
-        options = {"dtype": torch.float32, **options}
-    return NuggetModel.from_pretrained(name, **options).to(where)  # type: ignore[arg-type]
-
-
 def best_device(device: str | None = None) -> torch.device:
     """Return the device that was asked for, else a GPU if there is one, else the CPU."""
-    import torch
-
     found = torch.accelerator.current_accelerator(check_available=True)
     return torch.device(device) if device else found or torch.device("cpu")
 

@@ -62,19 +62,19 @@ def reconstruct_all(
 
 def check_decodable(model: NuggetModel, nuggets: Sequence[Nuggets]) -> None:
     """Raise an error if the model has no decoder, or cannot have made these nuggets."""
-    if not model.view.family.decodes:
+    if not model.can_decode:
         name = model.config.name_or_path
         named = f"the model {shipped_name(name) or name!s} is" if name else "this is"
         raise BackboneError(
-            f"{named} a {model.view.config.model_type} backbone, which has no decoder: its nuggets can be searched, but "
+            f"{named} a {model.adapter.config.model_type} backbone, which has no decoder: its nuggets can be searched, but "
             f"not turned back into text. Encode with textnuggets.load('reconstruct'), or build a model on bart, "
             f"mbart, marian, pegasus or t5."
         )
     for index, item in enumerate(nuggets):
-        if item.vectors.shape[-1] != model.view.hidden_size:
+        if item.vectors.shape[-1] != model.adapter.hidden_size:
             raise InputError(
                 f"nuggets {index} have {item.vectors.shape[-1]} dimensions, this model "
-                f"{model.view.hidden_size}: they were made by another model."
+                f"{model.adapter.hidden_size}: they were made by another model."
             )
 
 
@@ -105,7 +105,7 @@ def _decode_batch(
     with_words: bool,
 ) -> list[Decoded]:
     k_max = max(len(window) for window in windows)
-    vectors = torch.zeros(len(windows), k_max, model.view.hidden_size)
+    vectors = torch.zeros(len(windows), k_max, model.adapter.hidden_size)
     scores = torch.zeros(len(windows), k_max)
     kept = torch.zeros(len(windows), k_max, dtype=torch.bool)
     for i, window in enumerate(windows):
@@ -120,9 +120,9 @@ def _decode_batch(
         options = {**options, "max_new_tokens": max(rooms)}
     device, dtype = model.device, model.dtype
     memory = vectors.to(device, dtype)
-    bias = residual_bias(scores.to(device), kept.to(device), residual, model.view.residual_scale, dtype)
+    bias = residual_bias(scores.to(device), kept.to(device), residual, model.adapter.residual_scale, dtype)
     with torch.inference_mode():
-        generated: Any = model.view.generate(memory, bias, **options)
+        generated: Any = model.adapter.generate(memory, bias, **options)
         likelihoods = _likelihoods(model, memory, bias, generated) if with_words else None
     if own_limit:  # the first token is the decoder's start
         generated = [row[: 1 + room] for row, room in zip(generated, rooms, strict=True)]
@@ -140,11 +140,11 @@ def _likelihoods(
     model: NuggetModel, memory: torch.Tensor, bias: torch.Tensor, generated: torch.Tensor
 ) -> list[list[float]]:
     """Return the log-probability of every decoded token behind the first, by one teacher-forced pass."""
-    states = model.view.decode(memory, bias, generated[:, :-1])
+    states = model.adapter.decode(memory, bias, generated[:, :-1])
     found = []
     for row, targets in zip(states, generated[:, 1:], strict=True):
         # One text at a time: the logits of a whole batch may take gigabytes.
-        logits = model.view.project(row[None])[0].float()
+        logits = model.adapter.project(row[None])[0].float()
         chosen = logits.gather(-1, targets[:, None])[:, 0]
         found.append((chosen - logits.logsumexp(-1)).tolist())
     return found

@@ -87,7 +87,7 @@ def encode_stream(
     for chunk in _chunks(texts, batch_size * SORTED_BATCHES):
         cut = cut_into_windows(model.tokenizer, chunk, model.window)
         windows = [window for parts in cut for window in parts]
-        if coverage is not None and model.view.family.decodes:
+        if coverage is not None and model.can_decode:
             coverage.add_texts(model.tokenizer, chunk)
         owners = [text for text, parts in enumerate(cut) for _ in parts]
         unfinished = [len(parts) for parts in cut]  # windows of each text that are still to come
@@ -138,7 +138,7 @@ def _encode_batch(
     windows, counts = [window for window, _ in batch], [k for _, k in batch]
     input_ids, mask = pad([w.ids for w in windows], model.pad_id)
     if coverage is not None:
-        ids, real, decodes = input_ids.numpy(), mask.numpy(), model.view.family.decodes
+        ids, real, decodes = input_ids.numpy(), mask.numpy(), model.can_decode
         coverage.add_batch(model.tokenizer, windows, ids, real, decodes)
     sentence_ends = None
     if model.config.selector == "sentence_boundary":  # the one selector that must read the text

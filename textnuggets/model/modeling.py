@@ -22,7 +22,13 @@ from transformers import initialization as init
 from textnuggets.config import NuggetConfig, ResidualMode
 from textnuggets.errors import BackboneError, ConfigError, InputError
 from textnuggets.model import quantized
-from textnuggets.model.backbone import Backbone, backbone_window, build_backbone, find_family, load_backbone
+from textnuggets.model.backbone import (
+    BackboneAdapter,
+    backbone_window,
+    build_backbone,
+    find_family,
+    load_backbone,
+)
 from textnuggets.model.card import model_card
 from textnuggets.model.checkpoint import (
     check_checkpoint,
@@ -63,7 +69,7 @@ class NuggetModel(TextInterface, PreTrainedModel):
     supports_gradient_checkpointing = True
     accepts_loss_kwargs = True  # `num_items_in_batch`, from transformers' Trainer
     _supports_sdpa = True
-    _supports_flash_attn = True  # encoders; `Backbone` refuses it where a bias must be carried
+    _supports_flash_attn = True  # encoders; `BackboneAdapter` refuses it where a bias must be carried
 
     def __init__(self, config: NuggetConfig, backbone: nn.Module | None = None) -> None:
         super().__init__(config)
@@ -74,14 +80,14 @@ class NuggetModel(TextInterface, PreTrainedModel):
             asked = config._attn_implementation
             backbone = build_backbone(config.backbone, attn_implementation=None if asked == "sdpa" else asked)
         self.backbone: Any = backbone
-        self.view = Backbone(backbone)
+        self.adapter = BackboneAdapter(backbone)
         learns = config.selector in LEARNED
-        self.view.check_layer(config.scorer_layer, config.feedback)
+        self.adapter.check_layer(config.scorer_layer, config.feedback)
         self.selector = get_selector(config.selector)
-        self.scorer = Scorer(self.view.hidden_size) if learns else None
-        self.feedback = Feedback(self.view.hidden_size) if config.feedback else None
-        self.gather = Gather(self.view.hidden_size, config.gather)
-        self.value = nn.Linear(self.view.hidden_size, self.view.hidden_size, bias=False)
+        self.scorer = Scorer(self.adapter.hidden_size) if learns else None
+        self.feedback = Feedback(self.adapter.hidden_size) if config.feedback else None
+        self.gather = Gather(self.adapter.hidden_size, config.gather)
+        self.value = nn.Linear(self.adapter.hidden_size, self.adapter.hidden_size, bias=False)
         if config.selector == "even_content":
             size = self.backbone.get_input_embeddings().num_embeddings  # type: ignore[operator]
             self.register_buffer("content", torch.ones(size))
@@ -154,7 +160,7 @@ class NuggetModel(TextInterface, PreTrainedModel):
         check_complete(str(name), report["missing_keys"])
         model._tokenizer = load_tokenizer(str(name), NuggetConfig.model_type, **hub)
         with explain_loading(str(name)):
-            model.view.load_generation_config(str(name), **hub)
+            model.adapter.load_generation_config(str(name), **hub)
         model._freeze()
         model.config.name_or_path = str(name)
         return model
@@ -180,7 +186,7 @@ class NuggetModel(TextInterface, PreTrainedModel):
             return
         if self._tokenizer is not None:
             self._tokenizer.save_pretrained(str(path))
-        self.view.save_generation_config(Path(path))
+        self.adapter.save_generation_config(Path(path))
         card = Path(path) / "README.md"
         if not card.exists():
             card.write_text(model_card(self.config), encoding="utf-8")
@@ -254,17 +260,22 @@ class NuggetModel(TextInterface, PreTrainedModel):
     @property
     def pad_id(self) -> int:
         """The id padding is filled with; attention never sees it."""
-        return int(self.view.config.pad_token_id or 0)
+        return int(self.adapter.config.pad_token_id or 0)
+
+    @property
+    def can_decode(self) -> bool:
+        """Whether the backbone has a decoder."""
+        return self.adapter.family.decodes
 
     @property
     def window(self) -> int:
         """The most tokens encoded at once, special ones included."""
-        return backbone_window(self.view.config, self.config.window)
+        return backbone_window(self.adapter.config, self.config.window)
 
     @property
     def decoder_window(self) -> int:
         """The most tokens decoded at once."""
-        return backbone_window(self.view.config)
+        return backbone_window(self.adapter.config)
 
     def _init_weights(self, module: nn.Module) -> None:
         """The scorer starts small and random; W^V as the identity, feedback as nothing and attention over
@@ -282,19 +293,19 @@ class NuggetModel(TextInterface, PreTrainedModel):
 
     def _freeze(self) -> None:
         """Fix the embeddings and the bottom l layers, if the configuration says so (section 3.3)."""
-        for table in self.view.fixed_tables():
+        for table in self.adapter.fixed_tables():
             table.requires_grad_(False)
         if self.scorer is not None and self.config.residual == "off":
             self.scorer.requires_grad_(False)  # nothing can teach it; distributed training would wait
         if self.config.freeze:
-            for module in self.view.below(self.config.scorer_layer):
+            for module in self.adapter.below(self.config.scorer_layer):
                 module.requires_grad_(False)
 
     def train(self, mode: bool = True) -> Self:
         """Training mode; frozen layers keep dropout off, so that the scorer sees fixed features."""
         super().train(mode)
         if mode and self.config.freeze:
-            self.view.set_training_above(self.config.scorer_layer, mode)
+            self.adapter.set_training_above(self.config.scorer_layer, mode)
         return self
 
     # ---------------------------------------------------------------- section 3, on tensors
@@ -340,7 +351,7 @@ class NuggetModel(TextInterface, PreTrainedModel):
                 return hidden_states
             return self.feedback(hidden_states, selection.marks(mask.shape[1]))
 
-        hidden_states = self.view.encode(input_ids, mask, self.config.scorer_layer, score_and_choose)
+        hidden_states = self.adapter.encode(input_ids, mask, self.config.scorer_layer, score_and_choose)
         ((scores, selection),) = found
         if self.config.selector == "mean":
             chosen = mean_pool(hidden_states, mask)
@@ -404,19 +415,19 @@ class NuggetModel(TextInterface, PreTrainedModel):
             token_scores=generated.token_scores,
         )
         if labels is not None:
-            if not self.view.family.decodes:
-                raise BackboneError(f"a {self.view.config.model_type} backbone has no decoder for labels.")
+            if not self.can_decode:
+                raise BackboneError(f"a {self.adapter.config.model_type} backbone has no decoder for labels.")
             bias = residual_bias(
                 generated.scores,
                 generated.selection.kept,
                 residual or self.config.residual,
-                self.view.residual_scale,
+                self.adapter.residual_scale,
                 generated.nuggets.dtype,
             )
             if decoder_input_ids is None:
-                decoder_input_ids = self.view.shift(labels)
-            states = self.view.decode(generated.nuggets, bias, decoder_input_ids)
-            output.logits = self.view.project(states, None if classes is None else classes.ids)
+                decoder_input_ids = self.adapter.shift(labels)
+            states = self.adapter.decode(generated.nuggets, bias, decoder_input_ids)
+            output.logits = self.adapter.project(states, None if classes is None else classes.ids)
             output.loss = decoding_loss(output.logits, labels, classes, num_items_in_batch)
         return output
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from transformers import PreTrainedConfig
 
 from textnuggets.config import NuggetConfig
-from textnuggets.model.checkpoint import best_device, explain_loading, load_nugget_model
+from textnuggets.model.checkpoint import best_device, explain_loading
+from textnuggets.model.load import load_nugget_model
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.selection import get_selector
 from textnuggets.shipped import find_shipped

@@ -429,7 +429,7 @@ class NuggetIndex:
     def _regenerate(self, nuggets: Sequence[Nuggets], texts: Sequence[str | None]) -> list[str | None]:
         """What the vectors decode into, for those without a text, if the model has a decoder."""
         missing = [item for item, text in zip(nuggets, texts, strict=True) if text is None]
-        if not missing or not self.model.view.family.decodes:
+        if not missing or not self.model.can_decode:
             return [None] * len(texts)
         decoded = iter(self.model.reconstruct(missing, num_beams=1))
         return [next(decoded) if text is None else None for text in texts]

@@ -13,8 +13,8 @@ from filelock import FileLock, Timeout
 
 from textnuggets.errors import ConfigError, IndexFileError
 from textnuggets.io.files import replacing
-from textnuggets.model.checkpoint import load_nugget_model
 from textnuggets.model.fingerprint import fingerprint, lasting_name
+from textnuggets.model.load import load_nugget_model
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.search.backends.base import Engine
 

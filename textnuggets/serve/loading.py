@@ -6,8 +6,8 @@ import sys
 from collections.abc import Sequence
 
 from textnuggets.errors import CheckpointError, IndexFileError, MissingExtraError
-from textnuggets.model.checkpoint import load_nugget_model
 from textnuggets.model.fingerprint import fingerprint, lasting_name
+from textnuggets.model.load import load_nugget_model
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.search.index import NuggetIndex
 from textnuggets.serve.models import public_name

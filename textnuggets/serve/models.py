@@ -31,7 +31,7 @@ class Served:
     @property
     def decodes(self) -> bool:
         """Whether it can turn vectors back into text."""
-        return self.model.view.family.decodes
+        return self.model.can_decode
 
     @property
     def query_ratio(self) -> float | None:

@@ -136,7 +136,7 @@ def with_pieces(
 
 def parse_nuggets(item: s.NuggetsOut, place: int, model: NuggetModel) -> Nuggets:
     """Return the nuggets of a request; raise InputError if they cannot be decoded."""
-    size = model.view.hidden_size
+    size = model.adapter.hidden_size
     vectors = [nugget.vector for nugget in item.nuggets]
     if not vectors or any(vector is None or len(vector) != size for vector in vectors):
         raise InputError(f"nuggets[{place}]: every nugget needs a vector of {size} numbers.")

@@ -13,7 +13,7 @@ from textnuggets.config import SHORTEST, NuggetConfig
 from textnuggets.errors import BackboneError, ConfigError
 from textnuggets.lm.modeling import NuggetLM, is_language_model
 from textnuggets.model.backbone import backbone_window
-from textnuggets.model.checkpoint import load_nugget_model
+from textnuggets.model.load import load_nugget_model
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.selection import LEARNED
 from textnuggets.train.recipe import ModelRecipe, Recipe
@@ -51,13 +51,13 @@ def build_language_model(recipe: Recipe) -> NuggetLM:
     nugget.config.ratio = wanted.ratio
     if not recipe.objective.train_encoder:
         lm.requires_grad_(False)
-        nugget.view.decoder.requires_grad_(True)
+        nugget.adapter.decoder.requires_grad_(True)
         lm.ages.requires_grad_(wanted.memory == "nuggets")
         lm.get_input_embeddings().requires_grad_(False)
-        for table in nugget.view.fixed_tables():
+        for table in nugget.adapter.fixed_tables():
             table.requires_grad_(False)
     if wanted.dropout is not None:
-        nugget.view.set_dropout(wanted.dropout)
+        nugget.adapter.set_dropout(wanted.dropout)
     check_parts(lm, recipe)
     return lm
 
@@ -99,23 +99,25 @@ def build_nugget_model(recipe: Recipe) -> NuggetModel:
         assert wanted.backbone is not None
         model = NuggetModel.from_backbone(wanted.backbone, config, dtype=torch.float32)
     decodes = recipe.objective.name != "contrastive"
-    if decodes and not model.view.family.decodes:
+    if decodes and not model.can_decode:
         raise BackboneError(
             f"the objective {recipe.objective.name!r} decodes, and {wanted.backbone or wanted.start!r} has no "
             f"decoder."
         )
-    if not decodes and model.view.family.decodes:
-        model.view.decoder.requires_grad_(False)  # nothing is decoded; distributed training would wait for it
+    if not decodes and model.can_decode:
+        model.adapter.decoder.requires_grad_(
+            False
+        )  # nothing is decoded; distributed training would wait for it
     model.config.objective = recipe.objective.name
     longest = recipe.data.max_tokens
-    if longest > (room := backbone_window(model.view.config)):
+    if longest > (room := backbone_window(model.adapter.config)):
         raise ConfigError(f"data.max_tokens is {longest}, but the model takes {room} at most.")
     # What is longer than all it learned from comes back poorly if it is read at once: it goes in parts.
     model.config.window = max(longest, model.config.window or SHORTEST)
     if recipe.objective.hide and model.tokenizer.unk_token_id is None:
         raise ConfigError("objective.hide needs a tokenizer with an unknown token; this one has none.")
     if wanted.dropout is not None:
-        model.view.set_dropout(wanted.dropout)
+        model.adapter.set_dropout(wanted.dropout)
     return model
 
 

@@ -56,7 +56,7 @@ class Decoding(Objective):
     def hide(self, labels: Tensor) -> Tensor:
         """The decoder's input with some tokens made unknown; never special ones, such as a language."""
         tokenizer = self.model.tokenizer
-        shown = self.model.view.shift(labels)
+        shown = self.model.adapter.shift(labels)
         special = torch.tensor(tokenizer.all_special_ids, device=shown.device)
         hidden = torch.rand(shown.shape, device=shown.device) < self.recipe.objective.hide
         return shown.masked_fill(hidden & ~torch.isin(shown, special), tokenizer.unk_token_id)
