@@ -93,6 +93,10 @@ def test_a_record_that_cannot_be_used_is_named_by_file_and_line(tmp_path, record
 def test_a_missing_or_unknown_source_is_an_error(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "a.csv").write_text("x")
-    for name, words in (("none.jsonl", "no such file"), ("empty", "contains no"), ("a.csv", "unknown file type")):
+    for name, words in (
+        ("none.jsonl", "no such file"),
+        ("empty", "contains no"),
+        ("a.csv", "unknown file type"),
+    ):
         with pytest.raises(InputError, match=words):
             rows(str(tmp_path / name))

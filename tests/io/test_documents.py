@@ -104,7 +104,7 @@ def test_missing_and_unknown_files_are_errors_at_once(tmp_path):
     with pytest.raises(InputError, match="not a Parquet file"):
         read(str(tmp_path / "a.parquet"))
     pq.write_table(pa.table({"body": ["one"]}), tmp_path / "a.parquet")
-    with pytest.raises(InputError, match="needs one column 'text' .*; found body"):
+    with pytest.raises(InputError, match=r"needs one column 'text' .*; found body"):
         read(str(tmp_path / "a.parquet"))
 
 

@@ -29,7 +29,7 @@ def probability_gain(
     nuggets, positions = made.nuggets[0], made.selection.positions[0]  # (k, d), (k,)
     if alone is not None:
         nuggets, positions = nuggets[alone : alone + 1], positions[alone : alone + 1]
-    exposed = torch.cat([torch.zeros_like(nuggets[:1]), nuggets])[:, None]  # (1 + k, 1, d), the first row a zero vector
+    exposed = torch.cat([torch.zeros_like(nuggets[:1]), nuggets])[:, None]  # (1 + k, 1, d), zeros first
     probabilities = torch.cat(
         [_target_probabilities(model, part, labels) for part in exposed.split(ROWS)]
     )  # (1 + k, targets)

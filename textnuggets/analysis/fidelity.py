@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 import pyarrow.parquet as pq
 
+from textnuggets.analysis.bleu import Bleu
 from textnuggets.config import check_ratio
-from textnuggets.errors import ConfigError, MissingExtraError
+from textnuggets.errors import ConfigError
 from textnuggets.io.progress import Progress
 from textnuggets.model.coverage import Coverage, collecting, one_warning
 from textnuggets.model.modeling import NuggetModel
@@ -71,15 +72,11 @@ def encode_and_measure(
     model: NuggetModel, texts: Sequence[str], ratio: float, batch_size: int = 32, dtype: str = "float32"
 ) -> list[Faithful]:
     """Encode texts at one ratio, decode them greedily and measure the fidelity."""
-    try:
-        from sacrebleu.metrics.bleu import BLEU
-    except ImportError as error:
-        raise MissingExtraError("sacrebleu", "evaluate", "a fidelity") from error
-    bleu = BLEU(effective_order=True)  # what sacrebleu recommends for single sentences
+    bleu = Bleu("a fidelity", effective_order=True)
     nuggets = model.encode(list(texts), ratio=ratio, batch_size=batch_size, dtype=dtype)
     decoded = model.reconstruct(nuggets, num_beams=1, batch_size=batch_size)
     return [
-        Faithful(item, ratio, 1.0 if back == text else bleu.sentence_score(back, [text]).score / 100)
+        Faithful(item, ratio, 1.0 if back == text else bleu.sentence(back, text) / 100)
         for item, text, back in zip(nuggets, texts, decoded, strict=True)
     ]
 
@@ -95,7 +92,9 @@ def check_fidelity(model: NuggetModel, fidelity: float) -> float:
             f"fidelity needs a decoder, but a {model.adapter.config.model_type} backbone has no decoder."
         )
     if model.config.selector in BY_RULE:
-        raise ConfigError(f"fidelity needs a ratio to raise, but the selector {model.config.selector!r} takes no ratio.")
+        raise ConfigError(
+            f"fidelity needs a ratio to raise, but the selector {model.config.selector!r} takes no ratio."
+        )
     return fidelity
 
 

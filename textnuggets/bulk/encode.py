@@ -10,7 +10,6 @@ import json
 import shutil
 import warnings
 from collections.abc import Iterable, Iterator
-from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from textnuggets.config import check_ratio
 from textnuggets.errors import ConfigError, InputError, TextnuggetsWarning
 from textnuggets.io.documents import Document
 from textnuggets.io.files import check_output, replacing
+from textnuggets.io.hashing import short_digest
 from textnuggets.io.progress import Progress
 from textnuggets.model.coverage import Coverage, collecting
 from textnuggets.model.encoding import Budget, encode_stream
@@ -224,9 +224,7 @@ def _tag(schema: pa.Schema, digests: list[bytes]) -> pa.Schema:
 
 
 def _digest(documents: Iterable[Document]) -> bytes:
-    digest = blake2b(digest_size=16)
-    for document in documents:
-        for field in (document.id, document.text):
-            data = field.encode("utf-8", "surrogatepass")
-            digest.update(len(data).to_bytes(8, "little") + data)
-    return digest.hexdigest().encode()
+    """Return a digest of ids and texts."""
+    fields = (field for document in documents for field in (document.id, document.text))
+    encoded = (field.encode("utf-8", "surrogatepass") for field in fields)
+    return short_digest((len(data).to_bytes(8, "little") + data for data in encoded), 16).encode()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +16,7 @@ from textnuggets.data.packing import Row, join_sides, pack
 from textnuggets.errors import BackboneError, ConfigError, InputError
 from textnuggets.io.corpora import Passage, check_source, read_passages
 from textnuggets.io.files import describe, replacing
+from textnuggets.io.hashing import digest_bytes, digest_json
 from textnuggets.io.progress import Progress
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.tokenization import build_marian_tokenizer, fetch
@@ -162,7 +161,9 @@ def tokenizers_of(model: NuggetModel, settings: PackingSettings) -> tuple[Tokeni
         name = str(model.config.backbone_name)
         spm, vocabulary = fetch(name, "target.spm"), fetch(name, "vocab.json")
         if spm is None or vocabulary is None:
-            raise BackboneError(f"{name!r} lacks target.spm or vocab.json, which are needed to tokenize the target texts.")
+            raise BackboneError(
+                f"{name!r} lacks target.spm or vocab.json, which are needed to tokenize the target texts."
+            )
         return tokenizer, build_marian_tokenizer(spm, vocabulary)
     return tokenizer, tokenizer
 
@@ -203,14 +204,14 @@ def _key(sources: Sequence[str], settings: PackingSettings, tokenizers: tuple[To
         "tokens": [settings.min_tokens, settings.max_tokens],
         "tokenizers": [_fingerprint(tokenize, probe) for tokenize in tokenizers],
     }
-    return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:32]
+    return digest_json(meaning)[:32]
 
 
 def _fingerprint(tokenize: Any, probe: str) -> str:
     """Return a digest of a tokenizer and of its encoding of `probe`."""
     backend = getattr(tokenize, "backend_tokenizer", None)
     whole = backend.to_str() if backend is not None else ""
-    return hashlib.sha256(f"{whole}{tokenize([probe]).input_ids}".encode()).hexdigest()
+    return digest_bytes(f"{whole}{tokenize([probe]).input_ids}".encode())
 
 
 def pack_documents(

@@ -84,9 +84,7 @@ def check_source(source: str) -> list[Path] | None:
             raise InputError(f"{source}: the folder contains no {', '.join(FILE_KINDS)} file.")
         return files
     if not path.is_file():
-        raise InputError(
-            f"{source}: no such file or folder. Name a Hub dataset as hf:name:config:split."
-        )
+        raise InputError(f"{source}: no such file or folder. Name a Hub dataset as hf:name:config:split.")
     if not path.name.endswith(FILE_KINDS):
         raise InputError(f"{source}: unknown file type: use {', '.join(FILE_KINDS)}.")
     return [path]

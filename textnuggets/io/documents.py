@@ -213,7 +213,9 @@ def _parquet(path: Path, on_bad: BadLine, with_metadata: bool) -> Iterator[Docum
     with open_parquet(path) as file:
         names = file.schema_arrow.names
         if names.count("text") != 1 or names.count("id") > 1:
-            raise InputError(f"{path}: needs one column 'text' and at most one 'id'; found {', '.join(names)}.")
+            raise InputError(
+                f"{path}: needs one column 'text' and at most one 'id'; found {', '.join(names)}."
+            )
         rest = [name for name in dict.fromkeys(names) if name not in ("text", "id")] if with_metadata else []
         columns = ["text", *(["id"] if "id" in names else []), *rest]
         number = 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from textnuggets.errors import ConfigError, InputError
+from textnuggets.io.hashing import digest_bytes, digest_files
 
 
 def disk_usage(folder: Path) -> int:
@@ -37,9 +37,8 @@ def describe(path: Path) -> list[int | str]:
     """Return size and hash of a file, or count and hash of a folder's files; independent of paths and dates."""
     if path.is_dir():
         parts = [describe(file) for file in sorted(path.rglob("*")) if file.is_file()]
-        return [len(parts), hashlib.sha256(str(parts).encode()).hexdigest()]
-    with path.open("rb") as stream:
-        return [path.stat().st_size, hashlib.file_digest(stream, "sha256").hexdigest()]
+        return [len(parts), digest_bytes(str(parts).encode())]
+    return [path.stat().st_size, digest_files(path)]
 
 
 def find_named(name: str, shipped: Path, what: str) -> Path:
