@@ -34,9 +34,7 @@ def test_processes_and_accumulated_batches_share_the_documents_of_one_large_batc
     processes, accumulate = division
     shares = processes * accumulate
     whole = [set(batch) for batch in TokenBatches(lengths, 64 * shares, 20, seed)]
-    whole = [
-        batch for batch in whole if len(batch) >= shares
-    ]  # a remainder too small for all shares is dropped
+    whole = [batch for batch in whole if len(batch) >= shares]  # smaller remainders are dropped
     parts = [
         list(TokenBatches(lengths, 64, 20, seed, accumulate, process, processes))
         for process in range(processes)

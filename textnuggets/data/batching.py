@@ -125,9 +125,8 @@ class Documents(Dataset[Example]):
             deleted = deleted[1:]
         kept = np.ones(len(example.input_ids), dtype=bool)
         kept[deleted] = False
-        position = (
-            np.cumsum(kept) - 1
-        )  # new index of each token; a deleted one gets that of the kept one before it
+        # New index of each token; a deleted token gets the index of the last kept one before it.
+        position = np.cumsum(kept) - 1
         ends = np.unique(position[example.sentence_ends])
         return Example(example.input_ids[kept], example.labels, ends[ends >= 0])
 
