@@ -1,4 +1,4 @@
-"""As many nuggets as each text needs."""
+"""Encoding to a target fidelity."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from textnuggets.model.parquet import load_nuggets
 UNSEEN = "The dogs read the letter near the bridge, until morning."
 
 
-def test_a_text_gets_the_lowest_ratio_from_which_it_comes_back(copier):
+def test_a_text_gets_the_lowest_ratio_that_reaches_the_fidelity(copier):
     for item, text in zip(encode_to_fidelity(copier, CORPUS, 0.95), CORPUS, strict=True):
         assert item.fidelity >= 0.95
         assert copier.reconstruct(item.nuggets, num_beams=1) == text or item.fidelity < 1
@@ -23,13 +23,13 @@ def test_a_text_gets_the_lowest_ratio_from_which_it_comes_back(copier):
             assert copier.reconstruct(copier.encode(text, ratio=lower), num_beams=1) != text
 
 
-def test_a_text_that_never_does_keeps_what_came_closest(copier):
+def test_a_text_that_never_reaches_the_fidelity_gets_its_best_ratio(copier):
     (found,) = encode_to_fidelity(copier, [UNSEEN], 1.0)
     assert found.fidelity < 1
     assert found.ratio in LADDER
 
 
-def test_the_figures_are_stored_beside_the_nuggets(copier, tmp_path):
+def test_ratio_and_fidelity_are_stored_with_the_nuggets(copier, tmp_path):
     documents = [Document(str(i), text) for i, text in enumerate([*CORPUS, ""])]
     out = tmp_path / "out.parquet"
     encode_to_parquet(copier, documents, out, name="copier", fidelity=0.95, dtype="float16")
@@ -41,7 +41,7 @@ def test_the_figures_are_stored_beside_the_nuggets(copier, tmp_path):
     assert copier.reconstruct(nuggets[-1]) == ""
 
 
-def test_a_text_that_does_not_reach_the_fidelity_is_reported_with_its_figure(copier, tmp_path):
+def test_texts_below_the_fidelity_are_reported(copier, tmp_path):
     documents = [Document("seen", CORPUS[0]), Document("unseen", UNSEEN), Document("other", UNSEEN[9:])]
     out = tmp_path / "out.parquet"
     with pytest.warns(TextnuggetsWarning, match=r"fidelity 0\.95 was not reached by 2 of 3 texts") as given:
@@ -52,12 +52,12 @@ def test_a_text_that_does_not_reach_the_fidelity_is_reported_with_its_figure(cop
     (warning,) = given
     assert f"{missed.mean():.2f} on average" in str(warning.message)
     assert f"({missed.idxmin()!r}) {missed.min():.2f}" in str(warning.message)
-    # The finished file still says so.
+    # Resuming the finished file warns again.
     with pytest.warns(TextnuggetsWarning, match="not reached by 2 of 3"):
         encode_to_parquet(copier, documents, out, name="copier", fidelity=0.95, resume=True)
 
 
-def test_a_fidelity_that_cannot_be_is_named(copier, tmp_path):
+def test_an_impossible_fidelity_is_an_error(copier, tmp_path):
     with pytest.raises(ConfigError, match="a BLEU in"):
         encode_to_fidelity(copier, CORPUS, 95)
     with pytest.raises(ConfigError, match="not both"):

@@ -1,4 +1,4 @@
-"""Texts with their nuggets marked."""
+"""Texts with nuggets marked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from textnuggets.analysis.highlight import highlight, to_html, to_plain, to_term
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.one_of(st.text(max_size=80), st.sampled_from(CORPUS), st.just(" ".join(CORPUS))))
-def test_the_pieces_give_the_text_again(model, text):
+def test_joined_pieces_restore_the_text(model, text):
     pieces = highlight(model, text)
     assert "".join(piece.text for piece in pieces if not piece.is_special) == text
 
@@ -30,7 +30,7 @@ def test_shades_follow_the_scores(model):
     assert by_score[-1].shade == 1.0
 
 
-def test_it_can_be_shown_with_and_without_colours(model):
+def test_pieces_render_as_html_plain_text_and_terminal_text(model):
     pieces = highlight(model, "The <b>cat</b> sat.", ratio=0.3)
     page = to_html([pieces], "A & B", "remark")
     assert "<mark" in page
@@ -43,6 +43,6 @@ def test_it_can_be_shown_with_and_without_colours(model):
 
 
 @pytest.mark.parametrize("selector", ["chunking", "all_tokens", "sentence_boundary", "mean"])
-def test_rules_can_be_looked_at_too(selector):
+def test_every_selector_can_be_highlighted(selector):
     pieces = highlight(tiny_model(selector=selector), CORPUS[0])
     assert any(piece.is_nugget for piece in pieces)

@@ -1,4 +1,4 @@
-"""Encoding into a file: whole or not at all, and resumed where it stopped."""
+"""Encoding into a file: written atomically and resumable."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_an_interrupted_run_resumes_to_the_same_content(model, tmp_path):
     assert encode_to_parquet(model, iter(DOCUMENTS), broken, name="m", resume=True) == 25
     assert same(whole, broken)
     assert not (tmp_path / "broken.parquet.partial").exists()
-    # And once more: nothing is left to do.
+    # Running it again on the complete file does nothing.
     assert encode_to_parquet(model, iter(DOCUMENTS), broken, name="m", resume=True) == 25
 
 
@@ -91,24 +91,24 @@ def test_a_new_run_never_overwrites_an_interrupted_one(model, tmp_path):
         encode_to_parquet(model, interrupted(DOCUMENTS, 9), out, name="m")
     with pytest.raises(InputError, match="add --resume to continue it"):
         encode_to_parquet(model, iter(DOCUMENTS), out, name="m")
-    with pytest.raises(InputError, match=r"begun with ratio 0\.25, not ratio 0\.5"):
+    with pytest.raises(InputError, match=r"started with ratio 0\.25, not ratio 0\.5"):
         encode_to_parquet(model, iter(DOCUMENTS), out, name="m", ratio=0.5, resume=True)
     changed = [Document("d0", "other"), *DOCUMENTS[1:]]
-    with pytest.raises(InputError, match="texts 1 to 8 are not those"):
+    with pytest.raises(InputError, match="texts 1 to 8 differ from"):
         encode_to_parquet(model, iter(changed), out, name="m", resume=True)
 
 
-def test_a_finished_file_of_another_kind_is_not_taken_for_this_one(model, tmp_path):
+def test_resuming_a_finished_file_of_another_model_is_an_error(model, tmp_path):
     out = tmp_path / "a.parquet"
     encode_to_parquet(model, iter(DOCUMENTS), out, name="m")
-    with pytest.raises(InputError, match="is complete, but made with model 'm'"):
+    with pytest.raises(InputError, match="is complete, but was created with model 'm'"):
         encode_to_parquet(model, iter(DOCUMENTS), out, name="other", resume=True)
 
 
-def test_a_finished_file_is_not_taken_for_one_of_other_texts_columns_or_weights(model, tmp_path):
+def test_resuming_a_finished_file_of_other_texts_columns_or_weights_is_an_error(model, tmp_path):
     out = tmp_path / "a.parquet"
     encode_to_parquet(model, iter(DOCUMENTS), out, name="m")
-    with pytest.raises(InputError, match="complete, but of other texts"):
+    with pytest.raises(InputError, match="complete, but holds other texts"):
         encode_to_parquet(model, iter(DOCUMENTS[1:]), out, name="m", resume=True)
     with pytest.raises(InputError, match="columns"):
         encode_to_parquet(model, iter(DOCUMENTS), out, name="m", resume=True, with_text=True)
@@ -118,7 +118,7 @@ def test_a_finished_file_is_not_taken_for_one_of_other_texts_columns_or_weights(
         encode_to_parquet(other, iter(DOCUMENTS), out, name="m", resume=True)
 
 
-def test_a_part_that_is_not_whole_is_made_again(model, tmp_path):
+def test_a_damaged_part_is_encoded_again(model, tmp_path):
     out, whole = tmp_path / "a.parquet", tmp_path / "whole.parquet"
     with pytest.raises(KeyboardInterrupt):
         encode_to_parquet(model, interrupted(DOCUMENTS, 19), out, name="m")
@@ -128,7 +128,7 @@ def test_a_part_that_is_not_whole_is_made_again(model, tmp_path):
     assert same(out, whole)
 
 
-def test_parts_behind_a_damaged_one_are_never_mixed_in(model, tmp_path):
+def test_parts_after_a_damaged_one_are_discarded(model, tmp_path):
     out, whole = tmp_path / "a.parquet", tmp_path / "whole.parquet"
     with pytest.raises(KeyboardInterrupt):
         encode_to_parquet(model, interrupted(DOCUMENTS, 19), out, name="m")
@@ -140,7 +140,7 @@ def test_parts_behind_a_damaged_one_are_never_mixed_in(model, tmp_path):
     assert same(out, whole)
 
 
-def test_a_damaged_note_of_the_run_is_named(model, tmp_path):
+def test_a_damaged_run_file_is_reported(model, tmp_path):
     out = tmp_path / "a.parquet"
     with pytest.raises(KeyboardInterrupt):
         encode_to_parquet(model, interrupted(DOCUMENTS, 19), out, name="m")
@@ -149,7 +149,7 @@ def test_a_damaged_note_of_the_run_is_named(model, tmp_path):
         encode_to_parquet(model, iter(DOCUMENTS), out, name="m", resume=True)
 
 
-def test_a_fingerprint_is_of_the_weights_not_of_the_folder(model, tmp_path):
+def test_a_fingerprint_depends_on_the_weights_and_not_on_the_folder(model, tmp_path):
     for name in ("one", "two"):
         model.save_pretrained(tmp_path / name)
     one, two = (bulk.fingerprint(load(tmp_path / name)) for name in ("one", "two"))
@@ -157,12 +157,12 @@ def test_a_fingerprint_is_of_the_weights_not_of_the_folder(model, tmp_path):
     assert bulk.fingerprint(tiny_model("bart", scorer_layer=2)) != bulk.fingerprint(tiny_model("mbart"))
 
 
-def test_no_text_at_all_gives_an_empty_file(model, tmp_path):
+def test_no_texts_give_an_empty_file(model, tmp_path):
     assert encode_to_parquet(model, iter([]), tmp_path / "a.parquet", name="m") == 0
     assert load_nuggets(tmp_path / "a.parquet") == ([], [])
 
 
-def test_a_missing_folder_is_named_before_anything_is_encoded(model, tmp_path):
+def test_a_missing_folder_is_reported_before_encoding(model, tmp_path):
     with pytest.raises(InputError, match="does not exist"):
         encode_to_parquet(model, iter(DOCUMENTS), tmp_path / "no" / "a.parquet", name="m")
 
@@ -193,7 +193,7 @@ def test_saving_and_loading_keeps_everything(model, tmp_path):
         save_nuggets(tmp_path / "a.parquet", [])
 
 
-def test_a_file_that_is_no_nugget_file_is_named(tmp_path):
+def test_a_file_without_nuggets_is_reported(tmp_path):
     pd.DataFrame({"a": [1]}).to_parquet(tmp_path / "a.parquet")
     with pytest.raises(InputError, match="but not of nuggets"):
         load_nuggets(tmp_path / "a.parquet")

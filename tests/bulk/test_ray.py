@@ -1,4 +1,4 @@
-"""Shards on a Ray cluster of two workers: the same bytes as in one process, also when a worker dies."""
+"""Shards on a Ray cluster of two workers: the same bytes as in one process, even if a worker dies."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def workers_of(process):
     return [child for child in below if any("ShardEncoder" in part for part in child.cmdline())]
 
 
-def test_a_killed_worker_loses_nothing_and_bad_lines_are_told(tmp_path, copier_folder):
+def test_a_killed_worker_loses_nothing_and_bad_lines_are_reported(tmp_path, copier_folder):
     shards = tmp_path / "shards"
     shards.mkdir()
     for number in range(6):

@@ -1,4 +1,4 @@
-"""Several files at once: the same content, nothing lost, nothing done twice."""
+"""Encoding several files: the same content as one by one, with finished shards skipped."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def shards(tmp_path):
     return folder
 
 
-def test_every_shard_is_what_one_process_makes_of_it(shards, tmp_path, copier, copier_folder):
+def test_every_shard_equals_the_file_encoded_by_itself(shards, tmp_path, copier, copier_folder):
     done = encode_shards(find_shards(str(shards)), tmp_path / "out", Settings(copier_folder))
     assert [item.rows for item in done] == [5, 5, 5]
     alone = tmp_path / "alone.parquet"
@@ -41,7 +41,7 @@ def test_every_shard_is_what_one_process_makes_of_it(shards, tmp_path, copier, c
         assert (made.vectors == wanted.vectors).all()
 
 
-def test_finished_shards_are_passed_over_and_a_bad_one_does_not_stop_the_others(
+def test_finished_shards_are_skipped_and_a_bad_one_does_not_stop_the_others(
     shards, tmp_path, copier_folder, monkeypatch
 ):
     (shards / "part-1.jsonl").write_text('{"text": "fine"}\n{"text": 3}\n')
@@ -61,21 +61,21 @@ def test_finished_shards_are_passed_over_and_a_bad_one_does_not_stop_the_others(
     assert encoded == [["fine"]]
 
 
-def test_bad_lines_are_named_with_their_file_and_passed_over(shards, tmp_path, copier_folder, capsys):
+def test_bad_lines_are_reported_with_their_file_and_skipped(shards, tmp_path, copier_folder, capsys):
     (shards / "part-2.jsonl").write_text('{"text": "fine"}\nnot json\n')
     done = encode_shards(find_shards(str(shards)), tmp_path / "out", Settings(copier_folder, skip_bad=True))
     assert [item.rows for item in done] == [5, 5, 1]
     assert "part-2.jsonl, line 2: not JSON" in capsys.readouterr().err
 
 
-def test_shards_that_cannot_be_are_named(shards, tmp_path):
+def test_invalid_shards_are_reported(shards, tmp_path):
     with pytest.raises(InputError, match=r"no \.txt"):
         find_shards(str(tmp_path / "none" / "*"))
     (shards / "part-0.txt").write_text("twice")
     with pytest.raises(InputError, match="several shards would be written to"):
         encode_shards(find_shards(str(shards)), tmp_path / "out", Settings(None))
     (tmp_path / "file").write_text("x")
-    with pytest.raises(InputError, match="several shards need a folder"):
+    with pytest.raises(InputError, match="several shards need an output folder"):
         encode_shards(find_shards(str(shards / "*.jsonl")), tmp_path / "file", Settings(None))
 
 

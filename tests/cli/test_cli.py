@@ -162,7 +162,7 @@ def test_a_model_that_is_not_there_or_not_one_is_one_line_too(run, texts, tmp_pa
 
 
 def test_the_input_is_never_overwritten(run, texts, copier_folder):
-    assert "is what is being read" in error_of(run("encode", texts, "-o", texts, "--model", copier_folder))
+    assert "is the input file" in error_of(run("encode", texts, "-o", texts, "--model", copier_folder))
     assert texts.read_text().startswith(CORPUS[0])
 
 

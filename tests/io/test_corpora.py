@@ -1,4 +1,4 @@
-"""Corpora of every layout."""
+"""Reading corpora of every layout."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_text_is_one_passage_of_sentences(tmp_path):
 
 
 @pytest.mark.parametrize("layout", ["sections", "chapters"])
-def test_what_stands_under_one_heading_is_one_passage(tmp_path, layout):
+def test_paragraphs_under_one_heading_are_one_passage(tmp_path, layout):
     parts = [{"head": "A", "paras": ["One. Two.", "Three."]}, {"head": "B", "paras": ["Four."]}]
     source = write(tmp_path / "a.jsonl", {"title": "T", layout: parts})
     assert rows(source) == [[("One.",), ("Two.",), ("Three.",)], [("Four.",)]]
@@ -39,7 +39,7 @@ def test_aligned_pairs_are_read_in_either_direction_or_one_side_alone(tmp_path):
     assert rows(source, "en") == [[("Yes.",), ("No.",)]]
 
 
-def test_pairs_that_stand_one_a_record_follow_each_other(tmp_path):
+def test_consecutive_one_pair_records_are_one_passage(tmp_path):
     records = [{"translation": {"en": f"{i}.", "zh": f"{i}。"}} for i in range(3)]
     source = write(tmp_path / "a.jsonl", *records)
     assert rows(source, "en", "zh") == [[("0.", "0。"), ("1.", "1。"), ("2.", "2。")]]
@@ -56,7 +56,7 @@ def test_plain_gzipped_parquet_and_folders_hold_the_same(tmp_path):
     expected = [[("One.",), ("Two.",)], [("Three.",)]]
     for name in ("folder", "a.txt.gz", "a.parquet"):
         assert rows(str(tmp_path / name)) == expected
-    texts = ["One.", "Two.", "One. Two.", "Three.", "Three."]  # sentences, and what they stand in
+    texts = ["One.", "Two.", "One. Two.", "Three.", "Three."]  # sentences, then their passages
     assert list(read_texts([str(tmp_path / "folder")])) == texts
 
 
@@ -76,10 +76,10 @@ def test_datasets_from_disk_and_by_name_are_read(tmp_path):
 @pytest.mark.parametrize(
     ("record", "languages", "words"),
     [
-        ({"body": "x"}, ("en",), "line 1: needs one of the fields text, .*has 'body'"),
+        ({"body": "x"}, ("en",), "line 1: needs one of the fields text, .*found 'body'"),
         ({"text": 3}, ("en",), "line 1: a text is int"),
-        ({"text": "x"}, ("en", "fr"), "line 1: aligned pairs are needed, in en and fr"),
-        ({"lang": "de", "pairs": [["a", "b"]]}, ("en", "fr"), "line 1: no text in 'fr'; it has 'en', 'de'"),
+        ({"text": "x"}, ("en", "fr"), "line 1: expected aligned pairs in en and fr"),
+        ({"lang": "de", "pairs": [["a", "b"]]}, ("en", "fr"), "line 1: no text in 'fr'; found 'en', 'de'"),
         ({"sections": [{"head": "x"}]}, ("en",), "line 1: the field 'sections' is not as expected"),
         ({"pairs": [["a"]]}, ("en",), "line 1: .*'pairs' is not as expected"),
     ],
@@ -93,6 +93,10 @@ def test_a_record_that_cannot_be_used_is_named_by_file_and_line(tmp_path, record
 def test_a_missing_or_unknown_source_is_an_error(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "a.csv").write_text("x")
-    for name, words in (("none.jsonl", "no such file"), ("empty", "holds no"), ("a.csv", "cannot tell")):
+    for name, words in (
+        ("none.jsonl", "no such file"),
+        ("empty", "contains no"),
+        ("a.csv", "unknown file type"),
+    ):
         with pytest.raises(InputError, match=words):
             rows(str(tmp_path / name))

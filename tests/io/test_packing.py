@@ -1,4 +1,4 @@
-"""Sentences into documents."""
+"""Packing sentences into documents."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_every_row_is_in_one_group_in_order_and_both_sides_in_step(tokens, limit
 
 
 @given(counts, st.integers(1, 50))
-def test_a_group_passes_the_limit_only_if_one_sentence_does(tokens, limit):
+def test_a_group_exceeds_the_limit_only_if_it_is_one_sentence(tokens, limit):
     for group in pack(rows(tokens), limit):
         longest = max(sum(row.tokens[side] for row in group) for side in (0, 1))
         assert longest <= limit or len(group) == 1
@@ -37,6 +37,6 @@ def test_a_group_ends_only_where_the_next_sentence_would_not_fit(tokens, limit):
         assert max(with_next) > limit
 
 
-def test_sides_are_joined_each_in_its_way():
+def test_each_side_is_joined_with_its_own_joiner():
     group = [Row(("One.", "一。"), (2, 2)), Row(("Two.", "二。"), (2, 2))]
     assert join_sides(group, (" ", "")) == ("One. Two.", "一。二。")

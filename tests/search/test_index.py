@@ -520,7 +520,7 @@ def test_wrong_commands_say_what_is_wrong_in_one_line(run, model, folder, tmp_pa
     place, name = tmp_path / "index", model.config.name_or_path
     run("index", folder, "-o", place, "--model", name)
     for arguments, message in (
-        (["index", tmp_path / "none", "-o", place, "--model", name], "cannot tell what is in it"),
+        (["index", tmp_path / "none", "-o", place, "--model", name], "unknown file type"),
         (["search", place, "x", "--filter", "year=1", "--filter", "=2"], "write it as key=value"),
         (
             ["index", folder, "-o", place, "--model", name, "--dtype", "int8"],

@@ -1,1 +1,1 @@
-"""What nuggets of a text keep and know."""
+"""Analysis of what nuggets preserve of a text."""

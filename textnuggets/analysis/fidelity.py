@@ -1,4 +1,4 @@
-"""As many nuggets as a text needs: raised until its own reconstruction is as faithful as asked."""
+"""Encoding to a target fidelity: the ratio is raised until the reconstruction reaches a BLEU."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 import pyarrow.parquet as pq
 
+from textnuggets.analysis.bleu import Bleu
 from textnuggets.config import check_ratio
-from textnuggets.errors import ConfigError, MissingExtraError
+from textnuggets.errors import ConfigError
 from textnuggets.io.progress import Progress
 from textnuggets.model.coverage import Coverage, collecting, one_warning
 from textnuggets.model.modeling import NuggetModel
@@ -20,7 +21,7 @@ BY_RULE = ("all_tokens", "sentence_boundary", "mean")  # selectors that take no 
 
 
 class Faithful(NamedTuple):
-    """A text's nuggets, the ratio they were taken at, and how well they decode."""
+    """The nuggets of a text, their ratio and the fidelity of their reconstruction."""
 
     nuggets: Nuggets
     ratio: float
@@ -36,17 +37,17 @@ def encode_to_fidelity(
     dtype: str = "float32",
     progress: Progress | None = None,
 ) -> list[Faithful]:
-    """Encode each text at the lowest ratio of a ladder from which it comes back faithfully enough.
+    """Encode each text at the lowest ratio of `LADDER` whose reconstruction reaches the fidelity.
 
-    A text that never does keeps the nuggets that came closest; its `fidelity` says how close.
+    A text that never reaches it gets the nuggets of its best ratio; `fidelity` of the result has the BLEU.
 
     Args:
-        model: A nugget model with a decoder.
-        texts: The texts.
-        fidelity: The BLEU to reach, from 0 to 1.
-        batch_size: Windows that go through the model together.
-        dtype: Of the vectors; what is stored is what is measured.
-        progress: Told of each text that is done.
+        model: Nugget model with a decoder.
+        texts: Texts to encode.
+        fidelity: BLEU to reach, from 0 to 1.
+        batch_size: Number of windows encoded together.
+        dtype: Data type of the vectors; fidelity is measured after conversion to it.
+        progress: Advanced by one for each finished text.
     """
     check_fidelity(model, fidelity)
     best: dict[int, Faithful] = {}
@@ -54,7 +55,7 @@ def encode_to_fidelity(
     for ratio in LADDER:
         if not pending:
             break
-        # What the model does not know of a text is counted once, not at every ratio.
+        # Count unknown languages and characters once, not at every ratio.
         with one_warning() if ratio == LADDER[0] else collecting(Coverage()):
             found = encode_and_measure(model, [texts[i] for i in pending], ratio, batch_size, dtype)
         for i, item in zip(pending, found, strict=True):
@@ -70,59 +71,58 @@ def encode_to_fidelity(
 def encode_and_measure(
     model: NuggetModel, texts: Sequence[str], ratio: float, batch_size: int = 32, dtype: str = "float32"
 ) -> list[Faithful]:
-    """Encode texts at one ratio, decode them greedily and compare."""
-    try:
-        from sacrebleu.metrics.bleu import BLEU
-    except ImportError as error:
-        raise MissingExtraError("sacrebleu", "evaluate", "a fidelity") from error
-    bleu = BLEU(effective_order=True)  # what sacrebleu recommends for single sentences
+    """Encode texts at one ratio, decode them greedily and measure the fidelity."""
+    bleu = Bleu("a fidelity", effective_order=True)
     nuggets = model.encode(list(texts), ratio=ratio, batch_size=batch_size, dtype=dtype)
     decoded = model.reconstruct(nuggets, num_beams=1, batch_size=batch_size)
     return [
-        Faithful(item, ratio, 1.0 if back == text else bleu.sentence_score(back, [text]).score / 100)
+        Faithful(item, ratio, 1.0 if back == text else bleu.sentence(back, text) / 100)
         for item, text, back in zip(nuggets, texts, decoded, strict=True)
     ]
 
 
 def check_fidelity(model: NuggetModel, fidelity: float) -> float:
-    """Whether a fidelity can be asked of a model, before anything is encoded."""
+    """Return the fidelity; raise ConfigError if it is out of range or the model cannot measure it."""
     try:
         check_ratio(fidelity)
     except ConfigError as error:
-        raise ConfigError(f"fidelity is a BLEU in (0, 1], got {fidelity!r}.") from error
+        raise ConfigError(f"fidelity must be a BLEU in (0, 1], got {fidelity!r}.") from error
     if not model.can_decode:
         raise ConfigError(
-            f"a {model.adapter.config.model_type} backbone has no decoder to measure fidelity with."
+            f"fidelity needs a decoder, but a {model.adapter.config.model_type} backbone has no decoder."
         )
     if model.config.selector in BY_RULE:
-        raise ConfigError(f"the selector {model.config.selector!r} takes no ratio that could be raised.")
+        raise ConfigError(
+            f"fidelity needs a ratio to raise, but the selector {model.config.selector!r} takes no ratio."
+        )
     return fidelity
 
 
 class Shortfall(NamedTuple):
-    """Texts of a run that do not come back as faithfully as asked."""
+    """Summary of the texts that did not reach the requested fidelity."""
 
     wanted: float
     texts: int
-    """Of how many texts."""
+    """Number of texts."""
     below: int
-    """How many of them do not reach it."""
+    """Number of texts that did not reach it."""
     mean: float
+    """Mean BLEU of the texts below, from 0 to 1."""
     worst: float
-    """BLEU of those, from 0 to 1."""
+    """Lowest BLEU, from 0 to 1."""
     worst_id: str
 
     def message(self) -> str:
-        """Return what a user should know."""
+        """Return a one-line summary for the user."""
         return (
             f"fidelity {self.wanted} was not reached by {self.below:,} of {self.texts:,} texts: they reach "
             f"{self.mean:.2f} on average, the worst ({self.worst_id!r}) {self.worst:.2f}; "
-            f"the column 'fidelity' has the figure of each."
+            f"the column 'fidelity' has the value of each."
         )
 
 
 def find_shortfall(files: Sequence[Path], wanted: float) -> Shortfall | None:
-    """Return how far the texts of finished nugget files are from a fidelity, None if all reach it."""
+    """Return a summary of the texts in finished nugget files below a fidelity; None if all reach it."""
     texts = 0
     below: list[tuple[float, str]] = []
     for path in files:

@@ -1,4 +1,4 @@
-"""A text with its nuggets marked and every token shaded by score, as in the paper's figure 5."""
+"""Texts with nuggets marked and tokens shaded by score (the paper's figure 5)."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from textnuggets.model.windows import Window, cut_into_windows
 if TYPE_CHECKING:
     from rich.text import Text
 
-LIGHTEST, NUGGET_GREEN = 195, (153, 255, 153)  # the paper's own colours
+LIGHTEST, NUGGET_GREEN = 195, (153, 255, 153)  # the colours of the paper's figure
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A stretch of text: a token, or (without a score) what lies between tokens."""
+    """A span of text: a token, or, without a score, the text between two tokens."""
 
     text: str
     score: float | None = None
     shade: float = 0.0
-    """0 for the lowest score of the text, 1 for the highest, by rank."""
+    """Rank of the score, scaled from 0 for the lowest in the text to 1 for the highest."""
     is_nugget: bool = False
     is_special: bool = False
-    """A token such as </s> that stands for no characters."""
+    """Whether it is a token such as </s> that covers no characters."""
 
 
 def highlight(model: NuggetModel, text: str, ratio: float | None = None) -> list[Piece]:
-    """The text as pieces; joined, those that are not special give the text again."""
+    """Split a text into pieces; joining those that are not special restores the text."""
     budget = Budget.of(ratio, None, model.config.ratio)
     tokens: list[tuple[tuple[int, int], str, float, bool]] = []
     (windows,) = cut_into_windows(model.tokenizer, [text], model.window)
@@ -57,7 +57,7 @@ def highlight(model: NuggetModel, text: str, ratio: float | None = None) -> list
 
 
 def _score(model: NuggetModel, window: Window, k: int) -> list[tuple[tuple[int, int], str, float, bool]]:
-    """`(span, surface, score, is it a nugget)` of every token of a window."""
+    """Return `(span, surface, score, is_nugget)` of every token of a window."""
     input_ids, mask = pad([window.ids], model.pad_id)
     ends, _ = pad([window.sentence_ends()], False)
     with model.evaluating(), torch.inference_mode():
@@ -76,7 +76,7 @@ def _score(model: NuggetModel, window: Window, k: int) -> list[tuple[tuple[int, 
 
 
 def to_terminal(pieces: list[Piece]) -> Text:
-    """Black on white, darker for higher scores, nuggets on green: the same on any terminal theme."""
+    """Return black text on white, darker for higher scores, nuggets on green, whatever the terminal theme."""
     from rich.style import Style
     from rich.text import Text
 
@@ -90,18 +90,18 @@ def to_terminal(pieces: list[Piece]) -> Text:
 
 
 def to_plain(pieces: list[Piece]) -> str:
-    """Nuggets in [brackets], for where there are no colours."""
+    """Return plain text with nuggets in [brackets], for output without colours."""
     return "".join(f"[{piece.text}]" if piece.is_nugget else piece.text for piece in pieces)
 
 
 def to_html(texts: list[list[Piece]], title: str, remark: str) -> str:
-    """A self-contained page, light or dark as the reader prefers; scores show on hovering."""
+    """Return a self-contained HTML page, light or dark by preference, with scores shown on hover."""
     paragraphs = "\n".join(map(to_paragraph, texts))
     return PAGE.format(title=escape(title), remark=escape(remark), paragraphs=paragraphs, style=STYLE)
 
 
 def to_paragraph(pieces: list[Piece]) -> str:
-    """One text as a paragraph of HTML, to be styled by `STYLE`."""
+    """Return one text as an HTML paragraph, styled by `STYLE`."""
     return f'<p class="highlighted">{"".join(map(_html_piece, pieces))}</p>'
 
 

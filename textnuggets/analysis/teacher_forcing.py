@@ -1,4 +1,4 @@
-"""How well a model decodes packed documents when the right tokens before each are given."""
+"""Teacher-forced loss and accuracy of a model on packed documents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from textnuggets.model.loss import IGNORED
 
 
 class TeacherForced(NamedTuple):
-    """Sums over documents; divide by `targets`."""
+    """Sums over documents; divide by `targets` for the mean per token."""
 
     loss: Tensor
     correct: Tensor
@@ -30,9 +30,15 @@ class TeacherForced(NamedTuple):
         collate: Collator,
         budget: int,
     ) -> TeacherForced:
-        """Run a model in evaluation mode over some documents, `budget` tokens at a time; exact.
+        """Evaluate a model on documents in batches of `budget` tokens; the sums do not depend on batching.
 
-        `size` is the `ratio` or the `max_vectors` that `NuggetModel.forward` takes.
+        Args:
+            model: Nugget model in evaluation mode.
+            corpus: Packed documents.
+            rows: Indices of the documents to evaluate.
+            size: `ratio` or `max_vectors`, passed to `NuggetModel.forward`.
+            collate: Collator of examples into batches.
+            budget: Maximum number of tokens per batch, padding included.
         """
         device = next(model.parameters()).device
         totals = torch.zeros(3, device=device)
@@ -49,6 +55,7 @@ class TeacherForced(NamedTuple):
 
 
 def _by_length(corpus: PackedCorpus, rows: Sequence[int], budget: int) -> Iterator[list[int]]:
+    """Yield batches of documents of similar length."""
     left = sorted(rows, key=lambda row: -int(corpus.lengths[row]))
     while left:
         fit = max(1, budget // int(corpus.lengths[left[0]]))

@@ -1,7 +1,7 @@
-"""Many texts into one Parquet file, in flat memory, so that an interrupted run loses nothing.
+"""Encoding of many texts into one Parquet file, in constant memory and resumable.
 
-Finished parts lie in `OUT.partial/`, each written atomically; the last step joins them into OUT.
-Batches never span two parts, so a resumed run computes exactly what an unbroken one does.
+Finished parts are written atomically to `OUT.partial/`; the last step joins them into OUT.
+Batches never span two parts, so a resumed run computes exactly the same as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import json
 import shutil
 import warnings
 from collections.abc import Iterable, Iterator
-from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from textnuggets.config import check_ratio
 from textnuggets.errors import ConfigError, InputError, TextnuggetsWarning
 from textnuggets.io.documents import Document
 from textnuggets.io.files import check_output, replacing
+from textnuggets.io.hashing import short_digest
 from textnuggets.io.progress import Progress
 from textnuggets.model.coverage import Coverage, collecting
 from textnuggets.model.encoding import Budget, encode_stream
@@ -49,23 +49,24 @@ def encode_to_parquet(
     resume: bool = False,
     coverage: Coverage | None = None,
 ) -> int:
-    """Encode documents into `out`; returns the number of rows.
+    """Encode documents into the Parquet file `out` and return the number of rows.
 
-    Warn once if the model does not know the texts' language or characters, and once if texts do not reach the
+    Warn once if the model does not know the language or characters of the texts, and once if texts do not reach the
     fidelity.
 
     Args:
-        model: The model.
-        documents: Ids and texts, streamed.
-        out: The Parquet file to write.
-        name: What the file's metadata calls the model: its folder or hub id.
+        model: Nugget model.
+        documents: Documents, read as a stream.
+        out: Parquet file to write.
+        name: Model name stored in the file's metadata: a folder or hub id.
         ratio: Compression ratio; the model's own by default.
-        dtype: Of the stored vectors.
-        batch_size: Windows encoded together.
-        with_text: Whether the texts are stored, too.
-        fidelity: Raise the ratio of each text until its reconstruction has this BLEU, from 0 to 1.
-        resume: Whether to continue an interrupted run.
-        coverage: Counts what the model does not know, for a caller that gives the warnings of several files itself.
+        dtype: Data type of the stored vectors.
+        batch_size: Number of windows encoded together.
+        with_text: Whether to store the texts.
+        fidelity: BLEU from 0 to 1; the ratio of each text is raised until its reconstruction reaches it.
+        resume: Whether to resume an interrupted run.
+        coverage: Collects what the model does not know, for a caller that warns once for several files; by default
+            this function warns.
     """
     if fidelity is not None:
         if ratio is not None:
@@ -90,7 +91,7 @@ def encode_to_parquet(
         if coverage is None:
             _warn(counted, out, fidelity)
         return rows
-    # What the last digits of a vector depend on, besides what the file itself tells.
+    # The last digits of a vector also depend on these settings, which the file does not store.
     computed = {"batch_size": batch_size, "precision": str(model.dtype), "device": model.device.type}
     parts = _open_folder(folder, {**_settings(schema), **computed}, resume)
     digests = _skip_done(stream, parts)
@@ -115,7 +116,7 @@ def encode_to_parquet(
             write_parquet(path, _tag(schema, digests[-1:]), [table])
             parts.append(path)
     rows = write_parquet(out, _tag(schema, digests), map(pq.read_table, parts))
-    # Renamed at once, then deleted: killed half-way, it must not look like a run to resume.
+    # Rename before deleting: a partly deleted folder must not look like a run to resume.
     done = folder.with_name(f".{folder.name}.done")
     shutil.rmtree(done, ignore_errors=True)
     folder.rename(done)
@@ -126,7 +127,7 @@ def encode_to_parquet(
 
 
 def _warn(coverage: Coverage, out: Path, fidelity: float | None) -> None:
-    """Say what a user of the file should know about it."""
+    """Warn about unknown languages or characters and missed fidelity."""
     coverage.warn(stacklevel=3)
     if fidelity is not None and (shortfall := find_shortfall([out], fidelity)) is not None:
         warnings.warn(shortfall.message(), TextnuggetsWarning, stacklevel=3)
@@ -137,31 +138,34 @@ def _part_name(number: int) -> str:
 
 
 def _open_folder(folder: Path, settings: dict[str, Any], resume: bool) -> list[Path]:
-    """The finished parts of an interrupted run, if it was one of the same kind; else a new folder."""
+    """Return the finished parts of an interrupted run; create the folder if there are none.
+
+    Raise InputError if the run has other settings, or if `resume` is not set.
+    """
     note = folder / "run.json"
     parts: list[Path] = []
-    # As far as they are whole: after a crash of the machine the last one may not be.
+    # Stop at the first damaged part: the last one may be incomplete after a system crash.
     while _is_whole(folder / _part_name(len(parts))):
         parts.append(folder / _part_name(len(parts)))
     found = sorted(folder.glob("part-*.parquet"))
     if found and not resume:
         raise InputError(
             f"{folder} holds an interrupted run ({len(found)} parts of {PART_TEXTS} texts): "
-            f"add --resume to continue it, or delete the folder to start anew."
+            f"add --resume to continue it, or delete the folder to start over."
         )
     if parts:
         try:
             begun = json.loads(note.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise InputError(f"{note} cannot be read ({error}): delete {folder} to start anew.") from error
-        _compare(begun, settings, f"{folder} was begun")
+            raise InputError(f"{note} cannot be read ({error}): delete {folder} to start over.") from error
+        _compare(begun, settings, f"{folder} was started")
     else:
         if folder.exists() and not folder.is_dir():
-            raise InputError(f"{folder} is in the way: it is not a folder of finished parts.")
+            raise InputError(f"{folder} exists and is not a folder: move or delete it.")
         folder.mkdir(exist_ok=True)
         with replacing(note) as temporary:
             temporary.write_text(json.dumps(settings), encoding="utf-8")
-    for stale in set(found) - set(parts):  # behind one that is not whole
+    for stale in set(found) - set(parts):  # after a damaged part
         stale.unlink()
     return parts
 
@@ -174,23 +178,24 @@ def _is_whole(path: Path) -> bool:
 
 
 def _finished_rows(out: Path, schema: pa.Schema, stream: Iterator[Document]) -> int:
-    """How many rows a complete file has, if it is the one that was asked for, of the same texts."""
+    """Return the number of rows of a complete file; raise InputError if its settings or texts differ."""
     found = {**read_metadata(out), "columns": pq.read_schema(out).names}
-    _compare(found, _settings(schema), f"{out} is complete, but made")
+    _compare(found, _settings(schema), f"{out} is complete, but was created")
     digests = []
     while part := list(islice(stream, PART_TEXTS)):
         digests.append(_digest(part))
     if pq.read_schema(out).metadata.get(DIGEST_KEY) != b" ".join(digests):
-        raise InputError(f"{out} is complete, but of other texts: delete it, or leave out --resume.")
+        raise InputError(f"{out} is complete, but holds other texts: delete it, or omit --resume.")
     return int(pq.read_metadata(out).num_rows)
 
 
-def _compare(found: dict[str, Any], wanted: dict[str, Any], what: str) -> None:
-    changed = [key for key in wanted if found.get(key) != wanted[key]]
+def _compare(found: dict[str, Any], expected: dict[str, Any], what: str) -> None:
+    """Raise InputError naming the settings that differ."""
+    changed = [key for key in expected if found.get(key) != expected[key]]
     if changed:
         was = ", ".join(f"{key} {found.get(key)!r}" for key in changed)
-        now = ", ".join(f"{key} {wanted[key]!r}" for key in changed)
-        raise InputError(f"{what} with {was}, not {now}: give the same, or delete it and start anew.")
+        now = ", ".join(f"{key} {expected[key]!r}" for key in changed)
+        raise InputError(f"{what} with {was}, not {now}: use the same settings, or delete it to start over.")
 
 
 def _settings(schema: pa.Schema) -> dict[str, Any]:
@@ -199,7 +204,7 @@ def _settings(schema: pa.Schema) -> dict[str, Any]:
 
 
 def _skip_done(stream: Iterator[Document], parts: list[Path]) -> list[bytes]:
-    """Pass over the texts that are in finished parts, making sure they are still the same."""
+    """Skip the texts of finished parts and return their digests; raise InputError if they changed."""
     digests: list[bytes] = []
     for number, path in enumerate(parts):
         passed = list(islice(stream, pq.read_metadata(path).num_rows))
@@ -208,20 +213,18 @@ def _skip_done(stream: Iterator[Document], parts: list[Path]) -> list[bytes]:
             first = number * PART_TEXTS + 1
             raise InputError(
                 f"the texts changed since the interrupted run: texts {first} to "
-                f"{first + PART_TEXTS - 1} are not those of {path}. Delete {path.parent} to start anew."
+                f"{first + PART_TEXTS - 1} differ from {path}. Delete {path.parent} to start over."
             )
     return digests
 
 
 def _tag(schema: pa.Schema, digests: list[bytes]) -> pa.Schema:
-    """The schema with the digest of every part's texts in its metadata."""
+    """Return the schema with the digest of each part's texts in its metadata."""
     return schema.with_metadata({**schema.metadata, DIGEST_KEY: b" ".join(digests)})
 
 
 def _digest(documents: Iterable[Document]) -> bytes:
-    digest = blake2b(digest_size=16)
-    for document in documents:
-        for field in (document.id, document.text):
-            data = field.encode("utf-8", "surrogatepass")
-            digest.update(len(data).to_bytes(8, "little") + data)
-    return digest.hexdigest().encode()
+    """Return a digest of ids and texts."""
+    fields = (field for document in documents for field in (document.id, document.text))
+    encoded = (field.encode("utf-8", "surrogatepass") for field in fields)
+    return short_digest((len(data).to_bytes(8, "little") + data for data in encoded), 16).encode()

@@ -1,7 +1,7 @@
-"""Many files of texts into as many Parquet files of nuggets, in this process or on a Ray cluster.
+"""Encoding of many files into one Parquet file each, in this process or on a Ray cluster.
 
-Every shard is encoded as `encode_to_parquet` does it alone, so that it does not matter where. Finished shards are
-passed over when the run is repeated; one that was interrupted goes on.
+Every shard is encoded by `encode_to_parquet`, so the result does not depend on where it runs. A repeated run skips
+finished shards and resumes interrupted ones.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Engine = Literal["local", "ray"]
 
 @dataclass(frozen=True)
 class Settings:
-    """How every shard is encoded."""
+    """Encoding settings, the same for every shard."""
 
     model: str | None
     ratio: float | None = None
@@ -44,32 +44,32 @@ class Settings:
 
 
 class Finished(NamedTuple):
-    """What came of a shard."""
+    """Outcome of encoding a shard."""
 
     shard: str
     rows: int
     skipped: list[str]
-    """Bad lines that were passed over."""
+    """Errors of the bad lines that were skipped."""
     error: str | None
-    """Why it is not finished."""
+    """Error message if the shard failed."""
     coverage: Coverage
-    """What the model does not know of its texts."""
+    """Languages and characters of the shard that the model does not know."""
 
 
 def find_shards(pattern: str) -> list[Path]:
-    """The files that a pattern such as 'shards/*.jsonl' or a folder stands for."""
+    """Return the text files of a folder or of a pattern such as 'shards/*.jsonl'."""
     folder = Path(pattern)
     names = (
-        sorted(folder.iterdir()) if folder.is_dir() else [Path(name) for name in sorted(glob.glob(pattern))]  # noqa: PTH207  a pattern of a whole path
+        sorted(folder.iterdir()) if folder.is_dir() else [Path(name) for name in sorted(glob.glob(pattern))]  # noqa: PTH207  the pattern may be absolute
     )
     shards = [path for path in names if path.is_file() and path.name.endswith(KINDS)]
     if not shards:
-        raise InputError(f"{pattern}: no {', '.join(KINDS)} file.")
+        raise InputError(f"{pattern}: no {', '.join(KINDS)} file found.")
     return shards
 
 
 def output_of(shard: Path, out: Path) -> Path:
-    """The Parquet file of a shard."""
+    """Return the path of the Parquet file of a shard."""
     return out / f"{shard.name.removesuffix('.gz').rpartition('.')[0]}.parquet"
 
 
@@ -81,21 +81,21 @@ def encode_shards(
     workers: int = 1,
     address: str | None = None,
 ) -> list[Finished]:
-    """Encode every shard into a file of `out`; what failed is in the answer, and the others are done.
+    """Encode every shard into a file in `out` and return the outcomes; a failed shard does not stop the others.
 
     Args:
-        shards: Files of texts.
-        out: The folder of the Parquet files.
-        settings: How they are encoded.
-        engine: `local`, one after the other, or `ray`.
-        workers: How many at once, with Ray; each has a model of its own.
-        address: Of a Ray cluster; by default one is started here.
+        shards: Text files.
+        out: Folder for the Parquet files.
+        settings: Encoding settings.
+        engine: `local` to encode one shard after the other, or `ray`.
+        workers: Number of Ray workers; each loads the model.
+        address: Address of a Ray cluster; by default a local one is started.
     """
     outputs = [output_of(shard, out) for shard in shards]
     if twice := {path.name for path in outputs if outputs.count(path) > 1}:
-        raise InputError(f"several shards would be written to {out / min(twice)}: give them other names.")
+        raise InputError(f"several shards would be written to {out / min(twice)}: rename them.")
     if out.exists() and not out.is_dir():
-        raise InputError(f"{out} is a file: several shards need a folder.")
+        raise InputError(f"{out} is a file: several shards need an output folder.")
     out.mkdir(parents=True, exist_ok=True)
     jobs = [
         {"shard": str(a.resolve()), "out": str(b.resolve())} for a, b in zip(shards, outputs, strict=True)
@@ -115,7 +115,7 @@ def encode_shards(
 
 
 def _warn(found: Sequence[Finished], outputs: Sequence[Path], fidelity: float | None) -> None:
-    """Say once for all shards what a user should know about them."""
+    """Warn once for all shards about unknown languages or characters and missed fidelity."""
     coverage = Coverage()
     for item in found:
         coverage.merge(item.coverage)
@@ -132,7 +132,7 @@ def _local(jobs: Sequence[dict[str, str]], settings: Settings) -> Iterator[Finis
 
 
 class ShardEncoder:
-    """A model and what it does with a shard; Ray keeps one in every worker."""
+    """Encoder of shards with a loaded model; Ray keeps one per worker."""
 
     def __init__(
         self, settings: dict[str, Any], loaded: Callable[..., NuggetModel] = load_nugget_model
@@ -141,7 +141,7 @@ class ShardEncoder:
         self.model = loaded(self.settings.model)
 
     def encode(self, job: dict[str, str]) -> Finished:
-        """One shard; an error of ours is told and does not end the run."""
+        """Encode one shard; a TextnuggetsError is returned in the outcome instead of raised."""
         skipped: list[str] = []
         coverage = Coverage()
 
@@ -168,7 +168,7 @@ class ShardEncoder:
         return Finished(job["shard"], rows, skipped, None, coverage)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """As Ray Data calls it: a batch of jobs as columns, and answers as columns."""
+        """Encode a batch of jobs for Ray Data, which passes and expects columns."""
         names = list(batch)
         jobs = [{name: str(batch[name][i]) for name in names} for i in range(len(batch[names[0]]))]
         done = [self.encode(job) for job in jobs]
@@ -184,7 +184,7 @@ class ShardEncoder:
 def _ray(
     jobs: Sequence[dict[str, str]], settings: Settings, workers: int, address: str | None
 ) -> Iterator[Finished]:
-    """Every shard to some worker, by Ray Data; a worker that dies is replaced, and its shard goes on."""
+    """Distribute the shards with Ray Data; the shard of a dead worker is resumed by its replacement."""
     try:
         import ray
         import ray.data
@@ -193,7 +193,7 @@ def _ray(
     started = not ray.is_initialized()
     if started:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    logging.getLogger("ray.data").setLevel(logging.ERROR)  # our own progress is enough
+    logging.getLogger("ray.data").setLevel(logging.ERROR)  # `encode_shards` shows progress itself
     try:
         ray.data.DataContext.get_current().enable_progress_bars = False
         data = ray.data.from_items(list(jobs), override_num_blocks=len(jobs)).map_batches(

@@ -8,15 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated
+from typing import IO, Annotated
 
 import typer
 
 from textnuggets.cli.options import BatchSize, load_model
-from textnuggets.errors import BackboneError, InputError, MissingExtraError
-
-if TYPE_CHECKING:
-    from sacrebleu.metrics.bleu import BLEU
+from textnuggets.errors import BackboneError, InputError
 
 ROWS = 256  # decoded before they are written
 
@@ -48,6 +45,7 @@ def reconstruct(
     """Decode nuggets back into texts, as JSON lines with 'id' and 'text'."""
     if doubtful is not None and not 0 < doubtful <= 1:
         raise InputError(f"--doubtful is a probability in (0, 1], got {doubtful}.")
+    from textnuggets.analysis.bleu import Bleu
     from textnuggets.io.files import check_output
     from textnuggets.io.progress import Progress
     from textnuggets.model.parquet import iter_nuggets, read_metadata
@@ -57,7 +55,7 @@ def reconstruct(
         check_output(out, nuggets)
     made_by = read_metadata(nuggets).get("model")
     originals = _originals(against, nuggets) if against is not None else None
-    bleu = _bleu() if against is not None else None
+    bleu = Bleu("--against", effective_order=True) if against is not None else None
     name = model or made_by
     if name is None:
         raise InputError(f"{nuggets} does not say which model made it: name it with --model.")
@@ -88,15 +86,15 @@ def reconstruct(
                     ]
                 if originals is not None and bleu is not None:
                     original = originals[row_id]
-                    record["bleu"] = round(bleu.sentence_score(text, [original]).score, 2)
+                    record["bleu"] = round(bleu.sentence(text, original), 2)
                     record["exact"] = text == original
                     pairs.append((text, original))
                 write.write(json.dumps(record, ensure_ascii=False) + "\n")
             progress.add(len(part))
     if pairs and bleu is not None:
-        corpus = bleu.corpus_score([text for text, _ in pairs], [[original for _, original in pairs]])
+        score = bleu.corpus([text for text, _ in pairs], [original for _, original in pairs])
         exact = sum(text == original for text, original in pairs) / len(pairs)
-        print(f"BLEU {corpus.score:.2f}, exact {exact:.1%}, {len(pairs):,} texts", file=sys.stderr)
+        print(f"BLEU {score:.2f}, exact {exact:.1%}, {len(pairs):,} texts", file=sys.stderr)
 
 
 def _originals(source: str, nuggets: str) -> dict[str, str]:
@@ -111,14 +109,6 @@ def _originals(source: str, nuggets: str) -> dict[str, str]:
                 if row_id not in texts:
                     raise InputError(f"{source} has no text with the id {row_id!r}.")
     return texts
-
-
-def _bleu() -> BLEU:
-    try:
-        from sacrebleu.metrics.bleu import BLEU
-    except ImportError as error:
-        raise MissingExtraError("sacrebleu", "evaluate", "--against") from error
-    return BLEU(effective_order=True)  # what sacrebleu recommends for single sentences
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Batches of packed documents: by token budget, of like lengths, in an order that a seed decides."""
+"""Batches of packed documents of similar length within a token budget, in seeded random order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ POOL = 64  # batches whose documents are sorted by length together
 
 
 class NumberedBatches(Sampler[list[Item]]):
-    """Batches for a whole run that are made from nothing but their number; processes take turns."""
+    """Batches of a whole run, each determined by its number alone; numbers alternate between processes."""
 
     steps: int
     accumulate: int
@@ -37,19 +37,19 @@ class NumberedBatches(Sampler[list[Item]]):
 
     @abstractmethod
     def _batch(self, number: int) -> list[Item]:
-        """The batch of a number."""
+        """Return the batch with this number."""
 
 
 @dataclass
 class TokenBatches(Sampler[list[int]]):
-    """One process's share of every batch, for a whole run: `steps` updates of `accumulate` batches.
+    """One process's share of the batches of a whole run: `steps` updates of `accumulate` batches each.
 
-    A step takes in documents worth `budget * processes * accumulate` tokens, padding included, of like
-    lengths; more only if it would hold fewer documents than there are shares. It holds the same documents
-    however they are divided. Every document is seen once before one is seen again, in another order each
-    time, but for a few in ten thousand that are too few for all shares and wait for the next time.
+    A step holds at most `budget * processes * accumulate` tokens, padding included, in documents of similar length;
+    it exceeds that only to give each share one document. The documents of a step do not depend on how they are
+    divided among processes and accumulated batches. Each epoch visits every document once in a new order, except
+    for the few in ten thousand left over in batches too small for all shares.
 
-    A number stands for a document and how often it was seen before: `row + seen * len(lengths)`.
+    Batches hold numbers that encode the document and the epoch: `row + epoch * len(lengths)`.
     """
 
     lengths: np.ndarray
@@ -65,20 +65,20 @@ class TokenBatches(Sampler[list[int]]):
 
     def __iter__(self) -> Iterator[list[int]]:
         shares = self.processes * self.accumulate
-        seen, done = 0, 0
+        epoch, done = 0, 0
         while done < self.steps:
-            for rows in self._pass(seen, shares):
+            for rows in self._pass(epoch, shares):
                 for part in range(self.accumulate):
                     share = rows[part * self.processes + self.process :: shares]
-                    yield [int(row) + seen * len(self.lengths) for row in share]
+                    yield [int(row) + epoch * len(self.lengths) for row in share]
                 done += 1
                 if done == self.steps:
                     return
-            seen += 1
+            epoch += 1
 
-    def _pass(self, seen: int, shares: int) -> list[np.ndarray]:
-        """All documents once, as the batches of whole steps in random order."""
-        random = np.random.default_rng([self.seed, seen])
+    def _pass(self, epoch: int, shares: int) -> list[np.ndarray]:
+        """Return the batches of whole steps of one epoch, in random order."""
+        random = np.random.default_rng([self.seed, epoch])
         order = random.permutation(len(self.lengths))
         budget = self.budget * shares
         pool = max(1, int(POOL * budget / max(1.0, float(self.lengths.mean()))))
@@ -91,19 +91,19 @@ class TokenBatches(Sampler[list[int]]):
                 batches.append(part[:fit])
                 part = part[fit:]
         shuffled = [batches[i] for i in random.permutation(len(batches))]
-        # Every process needs a document; only the last batch of a pool can have too few.
+        # Every share needs a document; only the last batch of a pool can have too few.
         return [batch for batch in shuffled if len(batch) >= shares] or [np.resize(order, shares)]
 
 
 @dataclass
 class Documents(Dataset[Example]):
-    """Packed documents as an objective wants them, by the numbers that `TokenBatches` gives out."""
+    """Packed documents with tokens deleted, indexed by the numbers of `TokenBatches`."""
 
     corpus: PackedCorpus
     delete: float
-    """The share of source tokens to delete, other ones each time a document is seen."""
+    """Share of source tokens to delete; different ones in each epoch."""
     special_ids: Sequence[int]
-    """Tokens that are never deleted."""
+    """Ids of tokens that are never deleted."""
     seed: int
 
     def __len__(self) -> int:
@@ -114,30 +114,31 @@ class Documents(Dataset[Example]):
         return np.array(sorted(self.special_ids))
 
     def __getitem__(self, number: int) -> Example:
-        seen, row = divmod(number, len(self.corpus))
+        epoch, row = divmod(number, len(self.corpus))
         example = self.corpus[row]
         if not self.delete:
             return example
-        random = np.random.default_rng([self.seed, seen, row])
+        random = np.random.default_rng([self.seed, epoch, row])
         (ordinary,) = np.nonzero(~np.isin(example.input_ids, self._special))
         deleted = ordinary[random.random(len(ordinary)) < self.delete]
-        if len(deleted) == len(ordinary):  # of a short text, something has to be left
+        if len(deleted) == len(ordinary):  # keep at least one token of a short text
             deleted = deleted[1:]
         kept = np.ones(len(example.input_ids), dtype=bool)
         kept[deleted] = False
-        place = np.cumsum(kept) - 1  # where a token moves to; a deleted one leaves its end to the one before
-        ends = np.unique(place[example.sentence_ends])
+        # New index of each token; a deleted token gets the index of the last kept one before it.
+        position = np.cumsum(kept) - 1
+        ends = np.unique(position[example.sentence_ends])
         return Example(example.input_ids[kept], example.labels, ends[ends >= 0])
 
 
 @dataclass
 class Collator:
-    """Examples into padded tensors."""
+    """Collation of examples into padded tensors."""
 
     pad_id: int
 
     def __call__(self, examples: Sequence[Example]) -> dict[str, Any]:
-        """`input_ids`, `attention_mask`, `labels` and `sentence_ends`, as `NuggetModel.forward` takes them."""
+        """Return `input_ids`, `attention_mask`, `labels` and `sentence_ends` for `NuggetModel.forward`."""
         inputs = _pad([example.input_ids for example in examples], self.pad_id)
         lengths = torch.tensor([len(example.input_ids) for example in examples])
         mask = torch.arange(inputs.shape[1]) < lengths[:, None]

@@ -1,9 +1,7 @@
-"""Packed documents: corpora as token ids on disk, made once (the paper's section 4)."""
+"""Corpora packed into tokenized documents, cached on disk (the paper's section 4)."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,51 +16,52 @@ from textnuggets.data.packing import Row, join_sides, pack
 from textnuggets.errors import BackboneError, ConfigError, InputError
 from textnuggets.io.corpora import Passage, check_source, read_passages
 from textnuggets.io.files import describe, replacing
+from textnuggets.io.hashing import digest_bytes, digest_json
 from textnuggets.io.progress import Progress
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.tokenization import build_marian_tokenizer, fetch
 
 CACHE = "~/.cache/textnuggets/packed"
-FORMAT = 2  # of the cached files
-ROWS = 5000  # sentences tokenized together, about
+FORMAT = 2  # version of the cached files
+ROWS = 5000  # approximate number of sentences tokenized together
 UNSPACED = ("zh", "ja", "th", "lo", "km", "my")  # languages without spaces between sentences
 SCHEMA = pa.schema(
     [
         ("input_ids", pa.list_(pa.int32())),
-        ("labels", pa.list_(pa.int32())),  # null where they are the input's own
-        ("sentence_ends", pa.list_(pa.int32())),  # the last token of every source sentence
+        ("labels", pa.list_(pa.int32())),  # null if equal to the input
+        ("sentence_ends", pa.list_(pa.int32())),  # index of the last token of every source sentence
         ("source", pa.string()),
-        ("target", pa.string()),  # null where it is the source
-        ("is_cut", pa.bool_()),  # one sentence, too long for a document
-        ("place", pa.string()),  # the record it comes from: file and line
+        ("target", pa.string()),  # null if equal to the source
+        ("is_cut", pa.bool_()),  # whether it is one sentence, truncated to the limit
+        ("place", pa.string()),  # origin of the record: file and line
     ]
 )
 
-Tokenize = Callable[..., Any]  # as a tokenizer is called: texts and options -> a BatchEncoding
+Tokenize = Callable[..., Any]  # a tokenizer call: texts and options -> BatchEncoding
 
 
 @dataclass(frozen=True)
 class PackingSettings:
-    """How corpora become packed documents."""
+    """Settings for packing corpora into documents."""
 
     languages: Sequence[str] = ("en",)
-    """Language of the texts; source and target for translation."""
+    """Language of the texts; for translation, source and target."""
     max_tokens: int = 128
-    """Maximum tokens of a document, special ones included."""
+    """Maximum number of tokens per document, special tokens included."""
     min_tokens: int = 2
-    """Documents with fewer tokens are left out."""
+    """Minimum number of tokens per document; shorter ones are dropped."""
     cache: str = CACHE
-    """Folder of packed documents, for the next run."""
+    """Folder of the cached packed documents."""
     source_language: str | None = None
-    """Code of the source language for a multilingual tokenizer, such as "en_XX"."""
+    """Source language code of a multilingual tokenizer, such as "en_XX"."""
     target_language: str | None = None
-    """Code of the target language."""
+    """Target language code."""
     translates: bool = False
     """Whether the target is a translation."""
 
 
 class Group(NamedTuple):
-    """Adjacent sentences that make one document."""
+    """Adjacent sentences that form one document."""
 
     place: str
     rows: list[Row]
@@ -77,7 +76,7 @@ class Example(NamedTuple):
 
 
 class PackedCorpus:
-    """Packed documents, memory-mapped: `corpus[i]` is an Example."""
+    """Memory-mapped packed documents; `corpus[i]` is an Example."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -96,7 +95,7 @@ class PackedCorpus:
         return Example(inputs, inputs if labels is None else labels, inputs[:0] if ends is None else ends)
 
     def _list(self, column: str, row: int) -> np.ndarray | None:
-        """One list of a column, without a copy."""
+        """Return one list of a column without copying it."""
         chunk = int(np.searchsorted(self._starts, row, side="right")) - 1
         array = self.table.column(column).chunk(chunk)
         value = array[row - int(self._starts[chunk])].values
@@ -104,7 +103,7 @@ class PackedCorpus:
 
     @cached_property
     def lengths(self) -> np.ndarray:
-        """`(documents,)` the number of tokens of each, of the longer side."""
+        """`(documents,)` number of tokens of each document, of its longer side."""
         inputs = pc.list_value_length(self.table.column("input_ids"))
         labels = pc.fill_null(pc.list_value_length(self.table.column("labels")), 0)
         lengths: np.ndarray = pc.max_element_wise(inputs, labels).to_numpy()
@@ -112,13 +111,13 @@ class PackedCorpus:
 
     @cached_property
     def records(self) -> np.ndarray:
-        """`(documents,)` the number of the record, such as an article, that each comes from."""
+        """`(documents,)` index of the record, such as an article, that each document comes from."""
         places = self.table.column("place").combine_chunks().dictionary_encode()
         records: np.ndarray = places.indices.to_numpy()
         return records
 
     def texts(self, rows: Sequence[int]) -> list[tuple[str, str]]:
-        """Source and target texts of some documents."""
+        """Return the source and target texts of the given documents."""
         part = self.table.take(pa.array(rows, pa.int64())).select(["source", "target"]).to_pylist()
         return [(row["source"], row["target"] or row["source"]) for row in part]
 
@@ -133,9 +132,9 @@ class PackedCorpus:
 
 
 def tokenizers_of(model: NuggetModel, settings: PackingSettings) -> tuple[Tokenize, Tokenize]:
-    """What cuts the source and what cuts the target into tokens.
+    """Return the tokenizers of source and target texts.
 
-    They differ for multilingual tokenizers, which are told the language, and for Marian, which has a
+    They differ for multilingual tokenizers, which depend on the language, and for Marian, which has a
     SentencePiece model for each side.
     """
     tokenizer = model.tokenizer
@@ -143,26 +142,28 @@ def tokenizers_of(model: NuggetModel, settings: PackingSettings) -> tuple[Tokeni
     if source or target:
         if not hasattr(tokenizer, "tgt_lang"):
             raise BackboneError(
-                f"{type(tokenizer).__name__} knows no languages: leave out model.source_language and "
+                f"{type(tokenizer).__name__} is not multilingual: omit model.source_language and "
                 f"model.target_language."
             )
         known = tokenizer.get_vocab()
         for code in (source, target):
             if code is not None and code not in known:
-                raise BackboneError(f"the tokenizer has no language {code!r}.")
+                raise BackboneError(f"{type(tokenizer).__name__} has no language code {code!r}.")
         tokenizer.src_lang = source or target
         tokenizer.tgt_lang = target or source
         model.backbone.generation_config.forced_bos_token_id = known[tokenizer.tgt_lang]
         return tokenizer, lambda texts, **options: tokenizer(text_target=texts, **options)
     if settings.translates and getattr(tokenizer, "tgt_lang", None) is not None:
         raise ConfigError(
-            "the tokenizer is multilingual: name model.source_language and model.target_language, such as en_XX."
+            "the tokenizer is multilingual: set model.source_language and model.target_language, such as en_XX."
         )
     if settings.translates and model.adapter.config.model_type == "marian":
         name = str(model.config.backbone_name)
         spm, vocabulary = fetch(name, "target.spm"), fetch(name, "vocab.json")
         if spm is None or vocabulary is None:
-            raise BackboneError(f"{name!r} lacks target.spm and vocab.json, which cut the target texts.")
+            raise BackboneError(
+                f"{name!r} lacks target.spm or vocab.json, which are needed to tokenize the target texts."
+            )
         return tokenizer, build_marian_tokenizer(spm, vocabulary)
     return tokenizer, tokenizer
 
@@ -170,7 +171,7 @@ def tokenizers_of(model: NuggetModel, settings: PackingSettings) -> tuple[Tokeni
 def load_corpus(
     sources: Sequence[str], settings: PackingSettings, tokenizers: tuple[Tokenize, Tokenize]
 ) -> PackedCorpus:
-    """The packed documents of corpora, from the cache if they were packed before."""
+    """Return the packed documents of corpora, from the cache if possible."""
     folder = Path(settings.cache).expanduser()
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{_key(sources, settings, tokenizers)}.arrow"
@@ -191,7 +192,7 @@ def load_corpus(
 
 
 def _key(sources: Sequence[str], settings: PackingSettings, tokenizers: tuple[Tokenize, Tokenize]) -> str:
-    """Changes with whatever changes the packed documents."""
+    """Return a cache key that changes whenever the packed documents would."""
     files = [describe(file) for source in sources for file in check_source(source) or []]
     probe = "The probe, naïve: 12.5% of déjà vu?"
     meaning = {
@@ -203,19 +204,20 @@ def _key(sources: Sequence[str], settings: PackingSettings, tokenizers: tuple[To
         "tokens": [settings.min_tokens, settings.max_tokens],
         "tokenizers": [_fingerprint(tokenize, probe) for tokenize in tokenizers],
     }
-    return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:32]
+    return digest_json(meaning)[:32]
 
 
 def _fingerprint(tokenize: Any, probe: str) -> str:
+    """Return a digest of a tokenizer and of its encoding of `probe`."""
     backend = getattr(tokenize, "backend_tokenizer", None)
     whole = backend.to_str() if backend is not None else ""
-    return hashlib.sha256(f"{whole}{tokenize([probe]).input_ids}".encode()).hexdigest()
+    return digest_bytes(f"{whole}{tokenize([probe]).input_ids}".encode())
 
 
 def pack_documents(
     sources: Sequence[str], settings: PackingSettings, tokenizers: tuple[Tokenize, Tokenize]
 ) -> Iterator[pa.RecordBatch]:
-    """Join sentences into documents and tokenize them, a batch of passages at a time."""
+    """Join sentences into documents and tokenize them, one batch of passages at a time."""
     languages = settings.languages
     joiners = tuple("" if language[:2] in UNSPACED else " " for language in languages)
     passages = read_passages(sources, languages)
@@ -229,7 +231,7 @@ def pack_documents(
 
 
 def _take(passages: Iterator[Passage], rows: int) -> list[Passage]:
-    """The next passages that together have so many rows."""
+    """Return the next passages that together have at least `rows` rows."""
     taken: list[Passage] = []
     while rows > 0 and (passage := next(passages, None)) is not None:
         taken.append(passage)
@@ -238,7 +240,7 @@ def _take(passages: Iterator[Passage], rows: int) -> list[Passage]:
 
 
 def _group(passages: Sequence[Passage], tokenizers: Sequence[Tokenize], max_tokens: int) -> list[Group]:
-    """The sentences of each passage in groups that fit."""
+    """Group the sentences of each passage into documents of at most `max_tokens` tokens."""
     counts: list[list[int]] = []
     special = 0
     for side, tokenize in enumerate(tokenizers):
@@ -260,7 +262,7 @@ def _documents(
     settings: PackingSettings,
     tokenizers: tuple[Tokenize, Tokenize],
 ) -> Iterator[dict[str, Any]]:
-    """Tokenize each group as one text, as it will be when the model is used."""
+    """Tokenize each group as one text, as at inference."""
     same = len(joiners) == 1 and tokenizers[0] is tokenizers[1]
     texts = [join_sides(group.rows, joiners) for group in groups]
     encoded = [
@@ -270,7 +272,7 @@ def _documents(
     for number, group in enumerate(groups):
         sides = [encodings[number] for encodings in encoded]
         is_cut = max(map(len, sides)) > settings.max_tokens
-        if is_cut and len(group.rows) > 1:  # joined, sentences may need a token more than alone
+        if is_cut and len(group.rows) > 1:  # joined sentences may take more tokens than separate ones
             middle = len(group.rows) // 2
             halves = [Group(group.place, part) for part in (group.rows[:middle], group.rows[middle:])]
             yield from _documents(halves, joiners, settings, tokenizers)
@@ -291,7 +293,7 @@ def _documents(
 
 
 def _cut(encoding: Any, limit: int) -> tuple[list[int], int]:
-    """At most `limit` ids, with the special ones around the text, and where its last token ends."""
+    """Return at most `limit` ids, keeping special tokens, and the character at which the kept text ends."""
     ids, special = encoding.ids, encoding.special_tokens_mask
     over = len(ids) - limit
     last = max((i for i, s in enumerate(special) if not s), default=len(ids) - 1)
@@ -301,8 +303,8 @@ def _cut(encoding: Any, limit: int) -> tuple[list[int], int]:
 
 
 def _sentence_ends(encoding: Any, text: str, group: list[Row], joiner: str, count: int) -> list[int]:
-    """Positions of the last token of every sentence of a document that has `count` tokens."""
-    starts, at = [], 0  # where the sentences after the first begin
+    """Return the index of the last token of every sentence in a document of `count` tokens."""
+    starts, at = [], 0  # start offsets of all sentences but the first
     for row in group[:-1]:
         at += len(row.sides[0]) + len(joiner)
         starts.append(at)

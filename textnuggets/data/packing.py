@@ -1,7 +1,7 @@
-"""Sentences into training documents, as in the paper's section 4.
+"""Packing of sentences into training documents (the paper's section 4).
 
-Adjacent sentences, or aligned pairs with both sides in step, are joined until the next one would pass
-the limit. A sentence is cut only if it alone is longer.
+Adjacent sentences, or aligned pairs, are joined until the next one would exceed the token limit. A sentence is
+truncated only if it exceeds the limit by itself.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """A sentence, or a pair of aligned ones, with the number of tokens of each side."""
+    """A sentence or an aligned pair, with the number of tokens of each side."""
 
     sides: tuple[str, ...]
     tokens: tuple[int, ...]
@@ -20,8 +20,8 @@ class Row(NamedTuple):
 def pack(rows: Iterable[Row], limit: int) -> Iterator[list[Row]]:
     """Group the rows of one text so that no side of a group has more than `limit` tokens.
 
-    Groups are as long as the limit allows, in order, and together hold every row once. A row that
-    alone passes the limit is a group of its own.
+    Groups are in order, as long as the limit allows, and contain every row exactly once. A row that exceeds the
+    limit by itself forms its own group.
     """
     group: list[Row] = []
     used: tuple[int, ...] = ()
@@ -37,6 +37,6 @@ def pack(rows: Iterable[Row], limit: int) -> Iterator[list[Row]]:
 
 
 def join_sides(group: list[Row], joiners: tuple[str, ...]) -> tuple[str, ...]:
-    """Each side's sentences as one text; `joiners` stand between them, a space in most languages."""
+    """Join the sentences of each side into one text; `joiners` has the separator of each side."""
     sides = zip(*(row.sides for row in group), strict=True)
     return tuple(joiner.join(side) for joiner, side in zip(joiners, sides, strict=True))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import platform
 import random
@@ -18,6 +17,7 @@ from textnuggets.data.packed import PackedCorpus, PackingSettings, load_corpus, 
 from textnuggets.errors import InputError
 from textnuggets.io.corpora import check_source
 from textnuggets.io.files import replacing
+from textnuggets.io.hashing import digest_files
 from textnuggets.model.fingerprint import fingerprint
 from textnuggets.model.modeling import NuggetModel
 
@@ -72,12 +72,9 @@ def describe_source(source: str) -> dict[str, Any]:
     files = [Path(source)] if Path(source).is_file() else check_source(source)
     if files is None:
         return {"source": source}
-    digest = hashlib.sha256()
-    for file in files:
-        for part in sorted(file.rglob("*")) if file.is_dir() else [file]:
-            if part.is_file():
-                digest.update(part.read_bytes())
-    return {"source": "/".join(Path(source).parts[-2:]), "sha256": digest.hexdigest()}
+    parts = [part for file in files for part in (sorted(file.rglob("*")) if file.is_dir() else [file])]
+    digest = digest_files(*(part for part in parts if part.is_file()))
+    return {"source": "/".join(Path(source).parts[-2:]), "sha256": digest}
 
 
 def read_results(path: Path) -> dict[str, Any]:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from textnuggets.analysis.bleu import Bleu
 from textnuggets.analysis.teacher_forcing import TeacherForced
 from textnuggets.data.batching import Collator
 from textnuggets.data.packed import CACHE, PackedCorpus
-from textnuggets.errors import BackboneError, MissingExtraError
+from textnuggets.errors import BackboneError
 from textnuggets.evaluate.provenance import draw_documents, provenance
 from textnuggets.io.progress import Progress
 from textnuggets.model.modeling import NuggetModel
@@ -65,15 +66,11 @@ def evaluate_reconstruction(
         seed: Decides which documents are drawn.
         cache: Where packed documents are kept.
     """
-    try:
-        from sacrebleu.metrics.bleu import BLEU
-    except ImportError as error:
-        raise MissingExtraError("sacrebleu", "evaluate", "BLEU") from error
+    bleu = Bleu(language=languages[-1])
     if not model.can_decode:
         raise BackboneError(
             f"a {model.adapter.config.model_type} backbone has no decoder to reconstruct with."
         )
-    bleu = BLEU(tokenize="zh" if languages[-1][:2] == "zh" else "13a")
     found: list[Fidelity] = []
     with Progress("reconstruct", total=len(lengths) * len(ratios) * documents) as progress:
         for length in lengths:
@@ -82,7 +79,7 @@ def evaluate_reconstruction(
                 found.append(_measure(model, corpus, rows, ratio, length, beams, bleu, progress))
     return {
         "question": "reconstruction",
-        "settings": {"beams": beams, "languages": list(languages), "bleu": str(bleu.get_signature())},
+        "settings": {"beams": beams, "languages": list(languages), "bleu": bleu.signature},
         **provenance(model, sources, seed),
         "results": [asdict(item) for item in found],
     }
@@ -95,7 +92,7 @@ def _measure(
     ratio: float,
     length: int,
     beams: int,
-    bleu: Any,
+    bleu: Bleu,
     progress: Progress,
 ) -> Fidelity:
     budget: dict[str, Any] = {"ratio": ratio or ONE_VECTOR}
@@ -118,7 +115,7 @@ def _measure(
     return Fidelity(
         ratio=ratio,
         max_tokens=length,
-        bleu=bleu.corpus_score(decoded, [references]).score,
+        bleu=bleu.corpus(decoded, references),
         exact=sum(a == b for a, b in zip(decoded, references, strict=True)) / len(pairs),
         token_accuracy=accuracy,
         loss=loss,

@@ -8,7 +8,6 @@ Two layouts are known by their files, each of which may be gzipped:
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,6 +16,7 @@ from typing import Any
 
 from textnuggets.errors import InputError
 from textnuggets.io.documents import decode_utf8, parse_json_object, raise_bad_line, read_lines
+from textnuggets.io.hashing import digest_files
 
 
 @dataclass
@@ -145,7 +145,7 @@ def _read_reranking(folder: Path, order: random.Random) -> Task:
         candidates.append([numbers.setdefault(name, len(numbers)) for name in ids])
         grades.append({numbers[right]: 1})
     documents = [texts[name] for name in numbers]
-    return Task(_name(folder), "reranking", queries, documents, candidates, grades, _digest(docs, lines))
+    return Task(_name(folder), "reranking", queries, documents, candidates, grades, digest_files(docs, lines))
 
 
 def _read_retrieval(folder: Path, meaning: Mapping[int, int] | None) -> Task:
@@ -184,7 +184,7 @@ def _read_retrieval(folder: Path, meaning: Mapping[int, int] | None) -> Task:
         documents=documents,
         candidates=[everything] * len(kept),
         grades=[judged[name] for name in kept],
-        sha256=_digest(*files),
+        sha256=digest_files(*files),
     )
 
 
@@ -193,10 +193,3 @@ def _text(place: str, record: dict[str, Any], field: str) -> str:
     if not isinstance(value, str):
         raise InputError(f"{place}: the field {field!r} must be a string, got {value!r}.")
     return value
-
-
-def _digest(*files: Path) -> str:
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(file.read_bytes())
-    return digest.hexdigest()

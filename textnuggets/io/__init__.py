@@ -1,1 +1,1 @@
-"""Files, progress, documents and corpora: everything that knows no model."""
+"""Files, progress, documents and corpora; independent of any model."""

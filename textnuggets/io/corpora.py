@@ -1,14 +1,14 @@
-"""Corpora for training and evaluation: texts of many layouts as passages of adjacent sentences.
+"""Corpora for training and evaluation, read as passages of adjacent sentences.
 
-A corpus is a list of records, from a file (.txt, .jsonl, .parquet, gzipped or not), a folder of such
-files, a dataset that `datasets` saved to disk, or one of the Hugging Face Hub (`hf:name:config:split`).
-What a record holds tells its layout:
+A corpus is a list of records, read from a file (.txt, .jsonl, .parquet, optionally gzipped), a folder of such
+files, a dataset saved to disk by `datasets`, or a dataset on the Hugging Face Hub (`hf:name:config:split`).
+The layout of a record is detected from its fields:
 
     {"text": "..."}                                     a plain text
     {"sections": [{"head": ..., "paras": [...]}, ...]}  an article
     {"chapters": [{"head": ..., "paras": [...]}, ...]}  a novel
-    {"lang": "fr", "pairs": [["...", "..."], ...]}      a document of segments, English and another
-    {"translation": {"en": "...", "fr": "..."}}         one aligned pair, as the Hub has them
+    {"lang": "fr", "pairs": [["...", "..."], ...]}      aligned segments, English and another language
+    {"translation": {"en": "...", "fr": "..."}}         one aligned pair, as in Hub datasets
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ from textnuggets.io.sentences import sentence_spans
 LAYOUTS = ("text", "sections", "chapters", "pairs", "translation")
 FILE_KINDS = (".txt", ".jsonl", ".parquet", ".txt.gz", ".jsonl.gz")
 HUB_PREFIX = "hf:"
-RUN = 1000  # pairs that stand one a record are joined at most so many at a time
+RUN = 1000  # maximum number of consecutive one-pair records joined into one passage
 
 
 class Passage(NamedTuple):
-    """Adjacent sentences of one text, or aligned pairs: what may be joined into one document."""
+    """Adjacent sentences of one text, or aligned pairs, that may be joined into one document."""
 
     name: str
-    """File and line, or the dataset and row, it came from."""
+    """Origin: file and line, or dataset and row."""
     rows: list[tuple[str, ...]]
 
 
 class Record(NamedTuple):
-    """One line of a corpus, and where it stands."""
+    """One record of a corpus and its origin (file and line, or dataset and row)."""
 
     place: str
     fields: dict[str, Any]
 
 
 def read_passages(sources: Sequence[str], languages: Sequence[str] = ("en",)) -> Iterator[Passage]:
-    """Stream the passages of corpora, in order.
+    """Yield the passages of corpora in order.
 
     Args:
         sources: Files, folders or `hf:name[:config[:split]]`.
-        languages: One language: its sentences, each alone in its row. Two, source and target: aligned
+        languages: One language for rows of single sentences; two, source and target, for rows of aligned
             pairs in that order.
     """
     yield from _passages(read_records(sources), languages)
 
 
 def read_records(sources: Sequence[str]) -> Iterator[Record]:
-    """Stream the records of corpora as they are, in order."""
+    """Yield the unprocessed records of corpora in order."""
     checked = [(source, check_source(source)) for source in sources]
     for source, files in checked:
         yield from (
@@ -64,7 +64,7 @@ def read_records(sources: Sequence[str]) -> Iterator[Record]:
 
 
 def read_texts(sources: Sequence[str], languages: Sequence[str] = ("en",)) -> Iterator[str]:
-    """Every sentence of corpora alone, and with those around it; of aligned pairs, both sides."""
+    """Yield every sentence, then its whole passage as one text; for aligned pairs, both sides."""
     for passage in read_passages(sources, languages):
         for side in zip(*passage.rows, strict=True):
             yield from side
@@ -72,23 +72,21 @@ def read_texts(sources: Sequence[str], languages: Sequence[str] = ("en",)) -> It
 
 
 def check_source(source: str) -> list[Path] | None:
-    """The files a source stands for, None for a dataset of the Hub, or an InputError."""
+    """Return the files of a source, or None for a Hub dataset; raise InputError if there are none."""
     if source.startswith(HUB_PREFIX):
         return None
     path = Path(source)
     if path.is_dir():
-        if (path / "state.json").is_file():  # what `Dataset.save_to_disk` writes
+        if (path / "state.json").is_file():  # written by `Dataset.save_to_disk`
             return [path]
         files = sorted(file for file in path.iterdir() if file.name.endswith(FILE_KINDS))
         if not files:
-            raise InputError(f"{source}: the folder holds no {', '.join(FILE_KINDS)} file.")
+            raise InputError(f"{source}: the folder contains no {', '.join(FILE_KINDS)} file.")
         return files
     if not path.is_file():
-        raise InputError(
-            f"{source}: no such file or folder. A dataset of the Hub is written hf:name:config:split."
-        )
+        raise InputError(f"{source}: no such file or folder. Name a Hub dataset as hf:name:config:split.")
     if not path.name.endswith(FILE_KINDS):
-        raise InputError(f"{source}: cannot tell what is in it by its name: use {', '.join(FILE_KINDS)}.")
+        raise InputError(f"{source}: unknown file type: use {', '.join(FILE_KINDS)}.")
     return [path]
 
 
@@ -125,7 +123,7 @@ def _hub_records(source: str) -> Iterator[Record]:
         for fields in load(name, config or None, split=split or "train", streaming=True):
             number += 1
             yield Record(f"{source}, row {number}", fields)
-    except Exception as error:  # `datasets` raises of every kind: a missing name, a split, the network
+    except Exception as error:  # `datasets` raises many types: unknown name or split, network failure
         reason = str(error).strip().split("\n")[0]
         raise InputError(f"{source}, row {number + 1}: the dataset cannot be loaded ({reason}).") from error
 
@@ -139,7 +137,7 @@ def _datasets() -> Any:
 
 
 def _passages(records: Iterable[Record], languages: Sequence[str]) -> Iterator[Passage]:
-    run: list[tuple[str, ...]] = []  # pairs that stand one a record, and follow each other
+    run: list[tuple[str, ...]] = []  # pairs from consecutive one-pair records
     opened = ""
     for place, fields in records:
         layout = next((name for name in LAYOUTS if fields.get(name) is not None), None)
@@ -155,7 +153,7 @@ def _passages(records: Iterable[Record], languages: Sequence[str]) -> Iterator[P
                 continue
             if layout is None:
                 found = ", ".join(map(repr, fields)) or "nothing"
-                raise InputError(f"needs one of the fields {', '.join(LAYOUTS)}; has {found}.")
+                raise InputError(f"needs one of the fields {', '.join(LAYOUTS)}; found {found}.")
             if run:
                 yield Passage(opened, run)
                 run, opened = [], ""
@@ -171,25 +169,25 @@ def _passages(records: Iterable[Record], languages: Sequence[str]) -> Iterator[P
 
 
 def _rows(layout: str, fields: dict[str, Any], languages: Sequence[str]) -> Iterator[list[tuple[str, ...]]]:
-    """The passages of one record."""
+    """Yield the rows of each passage of one record."""
     if layout == "pairs":
         names = ("en", str(fields.get("lang", "xx")))
         rows = [_pair(dict(zip(names, pair, strict=True)), languages) for pair in fields["pairs"]]
         yield [row for row in rows if all(row)]
         return
     if len(languages) > 1:
-        raise InputError(f"aligned pairs are needed, in {' and '.join(languages)}; this is one text.")
+        raise InputError(f"expected aligned pairs in {' and '.join(languages)}, got a single text.")
     if layout == "text":
         yield _sentences([fields["text"]], languages[0])
         return
-    for part in fields[layout]:  # what stands under one heading belongs together
+    for part in fields[layout]:  # the paragraphs under one heading form one passage
         yield _sentences(part["paras"], languages[0])
 
 
 def _pair(sides: dict[str, str], languages: Sequence[str]) -> tuple[str, ...]:
     for language in languages:
         if language not in sides:
-            raise InputError(f"no text in {language!r}; it has {', '.join(map(repr, sides))}.")
+            raise InputError(f"no text in {language!r}; found {', '.join(map(repr, sides))}.")
     return tuple(" ".join(_check(sides[language]).split()) for language in languages)
 
 
@@ -205,5 +203,5 @@ def _check(text: Any) -> str:
     if not isinstance(text, str):
         raise InputError(f"a text is {type(text).__name__}; it must be a string.")
     if not is_unicode(text):
-        raise InputError("half a surrogate pair stands alone, so it is no Unicode text.")
+        raise InputError("the text contains an unpaired surrogate, so it is not valid Unicode.")
     return text

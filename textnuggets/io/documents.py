@@ -1,6 +1,6 @@
-"""Texts from files: .txt, .jsonl, .parquet, gzipped or not, or standard input.
+"""Documents from .txt, .jsonl and .parquet files, optionally gzipped, or standard input.
 
-A bad line is reported by file and number, and can be skipped without losing the others.
+Errors name the file and line; a bad line can be skipped without losing the rest.
 """
 
 from __future__ import annotations
@@ -16,49 +16,49 @@ from typing import Any, NamedTuple, TypeVar
 
 from textnuggets.errors import InputError
 
-COLLECTED = (".txt", ".txt.gz", ".md", ".jsonl", ".jsonl.gz", ".parquet")  # what is taken from a folder
+COLLECTED = (".txt", ".txt.gz", ".md", ".jsonl", ".jsonl.gz", ".parquet")  # file types read from a folder
 FORMATS = ".txt, .jsonl or .parquet (the first two also .gz), or '-' for standard input"
 
 
 class Document(NamedTuple):
-    """One text and its name."""
+    """A text and its id."""
 
     id: str
     text: str
     metadata: dict[str, Any] | None = None
-    """The other fields of its line, if there are any."""
+    """The other fields of its record; None without any."""
     is_named: bool = True
-    """Whether the id is its own, and not the number of its line."""
+    """Whether the id comes from the record rather than from the line number."""
 
 
 BadLine = Callable[[InputError], None]
 
 
 def raise_bad_line(error: InputError) -> None:
-    """What happens to a bad line unless something else is asked for."""
+    """Raise the error of a bad line; the default handler."""
     raise error
 
 
 def read_documents(
     source: str, on_bad: BadLine = raise_bad_line, with_metadata: bool = False
 ) -> Iterator[Document]:
-    """Stream the texts of a file.
+    """Stream the documents of a file.
 
     Args:
-        source: A path. `.txt` has one text a line, whose id is the line number from 1; `.jsonl`
-            has a `text` and perhaps an `id` on each line; `.parquet` the same as columns.
-            `-` reads standard input: JSON lines if the first line is an object, else plain.
-        on_bad: Called with an InputError for each line that cannot be used; raises it by default.
-        with_metadata: Whether to read the other columns of a Parquet file, too.
+        source: Path to a file, or `-` for standard input. `.txt` holds one text per line, with the line number
+            from 1 as its id; `.jsonl` an object with `text` and an optional `id` per line; `.parquet` columns
+            of those names. Standard input is read as JSON lines if its first line is an object, else as text.
+        on_bad: Called with an InputError for each unusable line; raises it by default.
+        with_metadata: Whether to also read the other columns of a Parquet file.
 
-    A file that is missing or of an unknown kind is an error at once; lines are read as needed.
+    A missing file or unknown file type raises InputError immediately; lines are read lazily.
     """
     if source == "-":
         return _standard_input(on_bad)
     path = Path(source)
     kind = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
     if kind not in {".txt", ".jsonl", ".parquet"} or (kind == ".parquet" and path.suffix == ".gz"):
-        raise InputError(f"{source}: cannot tell what is in it by its name: use {FORMATS}.")
+        raise InputError(f"{source}: unknown file type: use {FORMATS}.")
     if not path.is_file():
         raise InputError(f"{source}: no such file.")
     if kind == ".parquet":
@@ -67,10 +67,10 @@ def read_documents(
 
 
 def read_collection(source: str, on_bad: BadLine = raise_bad_line) -> Iterator[Document]:
-    """Stream the documents of a file, or of all files of a folder and its folders, in order, with metadata.
+    """Stream the documents of a file, or of all files in a folder and its subfolders, with metadata.
 
-    An .md file is one document, and so is a .txt file in a folder; a .txt file alone has one a line. A document
-    without an id of its own is named by its file and line.
+    An .md file is one document, and so is a .txt file in a folder; a .txt file given by itself holds one document
+    per line. Documents without an id are named by file and line.
     """
     folder = Path(source)
     if source != "-" and folder.suffix == ".md" and folder.is_file():
@@ -80,14 +80,14 @@ def read_collection(source: str, on_bad: BadLine = raise_bad_line) -> Iterator[D
         return _named(read_documents(source, on_bad, with_metadata=True), name)
     files = [file for file in sorted(folder.rglob("*")) if file.is_file() and file.name.endswith(COLLECTED)]
     if not files:
-        raise InputError(f"{source}: the folder holds no {', '.join(COLLECTED)} file.")
+        raise InputError(f"{source}: the folder contains no {', '.join(COLLECTED)} file.")
     return chain.from_iterable(_collected(file, folder, on_bad) for file in files)
 
 
 def _collected(file: Path, folder: Path, on_bad: BadLine) -> Iterator[Document]:
     name = file.relative_to(folder).as_posix()
     if not is_unicode(name):
-        on_bad(InputError(f"{name!r}: the name of the file is no text."))
+        on_bad(InputError(f"{name!r}: the file name is not valid Unicode."))
     elif file.name.endswith((".txt", ".md", ".txt.gz")):
         try:
             with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as content:
@@ -101,7 +101,7 @@ def _collected(file: Path, folder: Path, on_bad: BadLine) -> Iterator[Document]:
 
 
 def _named(documents: Iterator[Document], name: str) -> Iterator[Document]:
-    """Documents that are named by their file and line where they have no name."""
+    """Name documents without an id by file and line."""
     for document in documents:
         yield document if document.is_named else document._replace(id=f"{name}:{document.id}")
 
@@ -111,7 +111,7 @@ Parse = Callable[[bytes, int], Parsed]
 
 
 def read_lines(path: Path, parse: Parse[Parsed], on_bad: BadLine) -> Iterator[Parsed]:
-    """Parse every line of a file, gzipped or not; `parse` gets its bytes and its number from 1."""
+    """Parse every line of a file, gzipped or not; `parse` takes its bytes and its number from 1."""
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as lines:
         yield from _lines(iter(lines), str(path), parse, on_bad)
 
@@ -120,7 +120,7 @@ def _standard_input(on_bad: BadLine) -> Iterator[Document]:
     if sys.stdin is None:
         raise InputError("standard input is closed.")
     stream = sys.stdin.buffer
-    opening: list[bytes] = []  # up to the first line that is not blank, which tells what this is
+    opening: list[bytes] = []  # up to the first non-blank line, which decides the format
     for line in stream:
         opening.append(line)
         if line.strip():
@@ -131,7 +131,7 @@ def _standard_input(on_bad: BadLine) -> Iterator[Document]:
 
 
 def _lines(lines: Iterator[bytes], source: str, parse: Parse[Parsed], on_bad: BadLine) -> Iterator[Parsed]:
-    """Parse each line, so that one that fails is named and does not end the others."""
+    """Parse each line, passing errors with file and line number to `on_bad`."""
     number = 0
     while True:
         number += 1
@@ -139,7 +139,7 @@ def _lines(lines: Iterator[bytes], source: str, parse: Parse[Parsed], on_bad: Ba
             line = next(lines)
         except StopIteration:
             return
-        except (EOFError, OSError, zlib.error) as error:  # a damaged .gz cannot be read on
+        except (EOFError, OSError, zlib.error) as error:  # nothing after the damage in a .gz can be read
             raise InputError(f"{source}, line {number}: {error}.") from error
         if parse is not _plain_line and not line.strip():
             continue
@@ -157,13 +157,13 @@ def _plain_line(line: bytes, number: int) -> Document:
 
 
 def parse_json_object(line: bytes) -> dict[str, Any]:
-    """The JSON object that a line holds."""
+    """Return the JSON object on a line; raise InputError if it is not one."""
     try:
         record = json.loads(decode_utf8(line).removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
         raise InputError(f"not JSON ({error}).") from error
     if not isinstance(record, dict):
-        raise InputError(f"a JSON object with a 'text' is needed, not {type(record).__name__}.")
+        raise InputError(f"expected a JSON object, got {type(record).__name__}.")
     return record
 
 
@@ -175,14 +175,14 @@ def _json_line(line: bytes, number: int) -> Document:
         raise InputError(f"the field 'text' {found}; it must be a string.")
     if isinstance(name, bool) or not isinstance(name, (str, int)):
         raise InputError(f"the field 'id' is {type(name).__name__}; it must be a string or number.")
-    if not (is_unicode(text) and is_unicode(str(name))):  # "\ud800" is valid JSON, but no text
-        raise InputError("half a surrogate pair stands alone, so it is no Unicode text.")
+    if not (is_unicode(text) and is_unicode(str(name))):  # "\ud800" is valid JSON, but not valid Unicode
+        raise InputError("the line contains an unpaired surrogate, so it is not valid Unicode.")
     rest = {key: value for key, value in record.items() if key not in ("id", "text")}
     return Document(str(name), text, rest or None, "id" in record)
 
 
 def is_unicode(text: str) -> bool:
-    """Whether a string is text that can be written: Python also allows halves of surrogate pairs."""
+    """Return whether a string can be encoded as UTF-8, i.e. contains no unpaired surrogates."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -191,7 +191,7 @@ def is_unicode(text: str) -> bool:
 
 
 def decode_utf8(line: bytes) -> str:
-    """The text of some bytes, or an InputError."""
+    """Decode UTF-8; raise InputError with the position of the first bad byte."""
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -199,7 +199,7 @@ def decode_utf8(line: bytes) -> str:
 
 
 def open_parquet(path: str | Path) -> Any:
-    """A `pyarrow.parquet.ParquetFile`, or an InputError that names the file."""
+    """Open a `pyarrow.parquet.ParquetFile`; raise InputError naming the file if it is not one."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -213,7 +213,9 @@ def _parquet(path: Path, on_bad: BadLine, with_metadata: bool) -> Iterator[Docum
     with open_parquet(path) as file:
         names = file.schema_arrow.names
         if names.count("text") != 1 or names.count("id") > 1:
-            raise InputError(f"{path}: needs one column 'text', has only {', '.join(names)}.")
+            raise InputError(
+                f"{path}: needs one column 'text' and at most one 'id'; found {', '.join(names)}."
+            )
         rest = [name for name in dict.fromkeys(names) if name not in ("text", "id")] if with_metadata else []
         columns = ["text", *(["id"] if "id" in names else []), *rest]
         number = 0

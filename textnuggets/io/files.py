@@ -1,8 +1,7 @@
-"""Writing files so that they are whole or not there."""
+"""Atomic file writes, output checks and content descriptions of files."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -10,40 +9,40 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from textnuggets.errors import ConfigError, InputError
+from textnuggets.io.hashing import digest_bytes, digest_files
 
 
 def disk_usage(folder: Path) -> int:
-    """Return the bytes that a folder takes on the disk; room that files reserve and do not use is not counted."""
+    """Return the bytes a folder occupies on disk; unused space in sparse files is not counted."""
     files = [file.stat() for file in folder.rglob("*") if file.is_file()]
     return sum(getattr(stat, "st_blocks", stat.st_size // 512) * 512 for stat in files)
 
 
 def check_output(path: Path, source: str | None = None) -> None:
-    """Whether a file can be written there, before hours go into its content.
+    """Raise InputError if a file cannot be written, before its content is computed.
 
     Args:
-        path: The file to write.
-        source: What is being read, which must not be overwritten.
+        path: File to write.
+        source: Input file, which must not be overwritten.
     """
     if path.is_dir():
         raise InputError(f"{str(path)!r} is a folder: name a file to write.")
     if not path.parent.is_dir():
         raise InputError(f"{path}: the folder {path.parent} does not exist.")
     if source is not None and path.exists() and Path(source).exists() and path.samefile(source):
-        raise InputError(f"{path} is what is being read: write to another file.")
+        raise InputError(f"{path} is the input file: write to another file.")
 
 
 def describe(path: Path) -> list[int | str]:
-    """Size and hash of a file, or of a folder's files: the same wherever and whenever they were written."""
+    """Return size and hash of a file, or count and hash of a folder's files; independent of paths and dates."""
     if path.is_dir():
         parts = [describe(file) for file in sorted(path.rglob("*")) if file.is_file()]
-        return [len(parts), hashlib.sha256(str(parts).encode()).hexdigest()]
-    with path.open("rb") as stream:
-        return [path.stat().st_size, hashlib.file_digest(stream, "sha256").hexdigest()]
+        return [len(parts), digest_bytes(str(parts).encode())]
+    return [path.stat().st_size, digest_files(path)]
 
 
 def find_named(name: str, shipped: Path, what: str) -> Path:
-    """A TOML file: a path, or the name of one that comes with the package, in the folder `shipped`."""
+    """Return the path of a TOML file, given as a path or as the name of a file in the folder `shipped`."""
     path = Path(name)
     if path.suffix == ".toml" or path.is_file():
         return path
@@ -55,12 +54,12 @@ def find_named(name: str, shipped: Path, what: str) -> Path:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary name to write to, which takes the place of `path` when all went well."""
+    """Yield a temporary path to write to; move it to `path` on success."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary
         with temporary.open("rb+") as written:
-            os.fsync(written.fileno())  # on the disk before it gets its name
+            os.fsync(written.fileno())  # on disk before the rename
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -68,7 +67,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def replacing_folder(path: Path) -> Iterator[Path]:
-    """A temporary folder to fill, which takes the place of `path` when all went well."""
+    """Yield a temporary folder to fill; move it to `path` on success."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
@@ -80,11 +79,11 @@ def replacing_folder(path: Path) -> Iterator[Path]:
 
 
 def put_in_place(folder: Path, path: Path) -> None:
-    """Give a filled folder its final name, in place of what may be there."""
+    """Rename a folder to `path`, replacing any previous one."""
     for file in folder.rglob("*"):
         if file.is_file():
             with file.open("rb+") as written:
-                os.fsync(written.fileno())  # on the disk before it gets its name
+                os.fsync(written.fileno())  # on disk before the rename
     old = path.with_name(f".{path.name}.old")
     shutil.rmtree(old, ignore_errors=True)
     if path.exists():

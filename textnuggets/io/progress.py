@@ -1,4 +1,4 @@
-"""Progress on standard error: a bar on a terminal, a plain line now and then elsewhere."""
+"""Progress on standard error: a bar on a terminal, occasional plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import sys
 import time
 from types import TracebackType
 
-QUIET_SECONDS = 2.0  # nothing is shown for what ends sooner
+QUIET_SECONDS = 2.0  # shorter tasks show nothing
 LINE_SECONDS = 10.0  # between two plain lines
 
 
 class Progress:
-    """Counts work done: `with Progress("encode", total=100) as progress: progress.add(3)`."""
+    """Counter of finished items: `with Progress("encode", total=100) as progress: progress.add(3)`."""
 
     def __init__(self, label: str, total: int | None = None, shown: bool = True) -> None:
         self.label, self.total, self.done = label, total, 0
@@ -24,7 +24,7 @@ class Progress:
             self._bar = tqdm(desc=label, total=total, delay=QUIET_SECONDS, leave=False)
 
     def add(self, count: int) -> None:
-        """Note that `count` more are done."""
+        """Count `count` more items as done."""
         self.done += count
         if self._bar is not None:
             self._bar.update(count)

@@ -1,4 +1,4 @@
-"""Where sentences end, as character offsets, in any language."""
+"""Sentence boundaries as character offsets, for any language."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import sentencex
 
 
 def sentence_spans(text: str, language: str = "en") -> list[tuple[int, int]]:
-    """`(start, end)` of every sentence; together they cover the text without a gap.
+    """Return `(start, end)` of every sentence; together they cover the text without gaps.
 
-    White space belongs to the sentence before it. Terminators of other scripts are known whatever
-    the language; `language` only decides which abbreviations do not end a sentence.
+    White space belongs to the preceding sentence. Terminators of all scripts are recognized in every
+    language; `language` only selects the abbreviations that do not end a sentence.
     """
     return [
         (sentence["start_index"], sentence["end_index"])

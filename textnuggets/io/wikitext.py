@@ -1,7 +1,8 @@
-"""Articles of WikiText, as they are read by people: its words stand apart, and hyphens in numbers and words are marked.
+"""WikiText articles, detokenized to ordinary text.
 
-Models learn from ordinary text; `"60 cm ( 24 in ) , 0 @.@ 7 kg"` is none. What a word is stays as it was: every piece that
-the file has between spaces, but for headings, which are left out, as they are in training.
+WikiText separates punctuation by spaces and marks hyphens and separators, as in `"60 cm ( 24 in ) , 0 @.@ 7 kg"`, unlike
+the text that models are trained on. Words are still counted as in the file: every token between spaces is a word,
+except headings, which are dropped, as in training.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 HEADING = re.compile(r"^\s*=.*=\s*$")
-TITLE = re.compile(r"^\s*= [^=].* =\s*$")  # with which an article begins
+TITLE = re.compile(r"^\s*= [^=].* =\s*$")  # first line of an article
 MARKED = {"@-@": "-", "@,@": ",", "@.@": "."}  # written without spaces around them
 CLOSING = frozenset(",.;:!?)]}%'")
 OPENING = frozenset("([{$£€#")
@@ -20,20 +21,20 @@ BETWEEN_NUMBERS = frozenset("–-/")
 
 
 class LongText(NamedTuple):
-    """A text, and where each of its words ends."""
+    """A text and the character offset at which each of its words ends."""
 
     text: str
     ends: list[int]
 
 
 def split_words(text: str) -> LongText:
-    """Ordinary text: a word is what stands between white space."""
+    """Normalize the white space of ordinary text and split it into words there."""
     text = " ".join(text.split())
     return LongText(text, [match.end() for match in re.finditer(r"\S+", text)])
 
 
 def read_wikitext(lines: Iterable[str]) -> Iterator[LongText]:
-    """The articles of a file that has headings; of one that has none, all of it as ordinary text."""
+    """Yield the articles of a file with headings, or a file without any as one ordinary text."""
     paragraphs: list[str] = []
     is_wikitext = False
     for line in lines:
@@ -49,7 +50,7 @@ def read_wikitext(lines: Iterable[str]) -> Iterator[LongText]:
 
 
 def write_out(paragraphs: Sequence[str]) -> LongText:
-    """Words that stand apart, as a person writes them."""
+    """Detokenize paragraphs into one text, keeping the end of each original token."""
     text, ends = "", []
     for paragraph in paragraphs:
         words = paragraph.split()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import groupby
@@ -19,6 +17,7 @@ from textnuggets.errors import InputError
 from textnuggets.io.corpora import check_source, read_passages
 from textnuggets.io.documents import decode_utf8, raise_bad_line, read_lines
 from textnuggets.io.files import describe, replacing
+from textnuggets.io.hashing import digest_bytes, digest_json
 from textnuggets.io.progress import Progress
 from textnuggets.io.wikitext import LongText, read_wikitext, split_words
 from textnuggets.lm.memory import SegmentMemory
@@ -76,8 +75,8 @@ def load_streams(
     folder = Path(cache).expanduser()
     folder.mkdir(parents=True, exist_ok=True)
     files = [describe(file) for source in sources for file in check_source(source) or []]
-    meaning = json.dumps([3, list(sources), files, language, tokenizer.backend_tokenizer.to_str()])
-    path = folder / f"stream-{hashlib.sha256(meaning.encode()).hexdigest()[:32]}.arrow"
+    meaning = [3, list(sources), files, language, tokenizer.backend_tokenizer.to_str()]
+    path = folder / f"stream-{digest_json(meaning)[:32]}.arrow"
     if not path.is_file():
         with (
             replacing(path) as temporary,
@@ -139,10 +138,10 @@ def cache_segments(
     lm: NuggetLM, streams: TokenStreams, places: Sequence[Place], ratio: float, cache: str
 ) -> SegmentCache:
     """Encode full segments, or find them encoded by the same weights at the same ratio."""
-    digest = hashlib.sha256(np.array(places, dtype=np.int64).tobytes())
     # The first number changes with how segments are encoded.
-    digest.update(f"1 {streams.path.name} {streams.size} {ratio} {fingerprint(lm.nugget)}".encode())
-    folder = Path(cache).expanduser() / f"nuggets-{digest.hexdigest()[:32]}"
+    meaning = f"1 {streams.path.name} {streams.size} {ratio} {fingerprint(lm.nugget)}"
+    digest = digest_bytes(np.array(places, dtype=np.int64).tobytes(), meaning.encode())
+    folder = Path(cache).expanduser() / f"nuggets-{digest[:32]}"
     if not (folder / "scores.npy").is_file():  # written last
         folder.mkdir(parents=True, exist_ok=True)
         (example,) = _remember(lm, streams, places[:1], ratio)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
+from collections.abc import Iterator
 from pathlib import Path
 
 from transformers import PreTrainedModel
 
+from textnuggets.io.hashing import short_digest
 from textnuggets.shipped import DEFAULT, shipped_name
 
 SETTINGS = (
@@ -23,12 +24,14 @@ def fingerprint(model: PreTrainedModel) -> str:
 
     Of every tensor about a thousand values are taken: training moves them all.
     """
-    digest = blake2b(digest_size=8)
-    digest.update(repr([getattr(model.config, key, None) for key in SETTINGS]).encode())
+    return short_digest(_content(model), 8)
+
+
+def _content(model: PreTrainedModel) -> Iterator[bytes]:
+    yield repr([getattr(model.config, key, None) for key in SETTINGS]).encode()
     for key, value in model.state_dict().items():
         sample = value.detach().flatten()[:: max(1, value.numel() // 1024)]
-        digest.update(f"{key} {tuple(value.shape)}".encode() + sample.float().cpu().numpy().tobytes())
-    return digest.hexdigest()
+        yield f"{key} {tuple(value.shape)}".encode() + sample.float().cpu().numpy().tobytes()
 
 
 def lasting_name(name: str | Path | None) -> str:

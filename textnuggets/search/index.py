@@ -14,7 +14,6 @@ import shutil
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,6 +25,7 @@ from textnuggets.config import check_count, check_ratio
 from textnuggets.errors import ConfigError, IndexFileError, InputError, TextnuggetsWarning
 from textnuggets.io.documents import Document, is_unicode
 from textnuggets.io.files import disk_usage
+from textnuggets.io.hashing import short_digest
 from textnuggets.io.progress import Progress
 from textnuggets.model.coverage import one_warning
 from textnuggets.model.fingerprint import fingerprint, lasting_name
@@ -452,4 +452,4 @@ def _digest(nuggets: Nuggets) -> str:
     """Return what changes with a text that is not stored: its vectors and its white space."""
     spaces = repr(nuggets.layout.runs) if nuggets.layout.runs else ""
     vectors = np.ascontiguousarray(nuggets.vectors).tobytes()
-    return blake2b(vectors + spaces.encode(), digest_size=12).hexdigest()
+    return short_digest([vectors, spaces.encode()], 12)

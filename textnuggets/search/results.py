@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from textnuggets.errors import InputError
 from textnuggets.io.documents import Document, is_unicode
+from textnuggets.io.hashing import short_digest
 from textnuggets.model.nuggets import Nuggets
 
 Item = TypeVar("Item")
@@ -41,7 +41,7 @@ def digest_of(document: Document) -> str:
         raise InputError(f"the metadata of {name!r} is not what JSON can hold ({error}).") from error
     if not all(map(is_unicode, (name, text, metadata))):
         raise InputError(f"document {name!r} holds half a surrogate pair, so it is no text.")
-    return blake2b(f"{metadata}\n{text}".encode(), digest_size=12).hexdigest()
+    return short_digest([f"{metadata}\n{text}".encode()], 12)
 
 
 def batches(

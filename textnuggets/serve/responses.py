@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from textnuggets.analysis.attribution import probability_gain
+from textnuggets.analysis.bleu import Bleu
 from textnuggets.analysis.highlight import highlight
 from textnuggets.errors import InputError, MissingExtraError
 from textnuggets.io.sentences import sentence_spans
@@ -207,12 +208,12 @@ def _bleu(text: str, original: str | None) -> float | None:
     if original is None:
         return None
     try:
-        from sacrebleu.metrics.bleu import BLEU
-    except ImportError:
+        bleu = Bleu(effective_order=True)
+    except MissingExtraError:
         return None
     if text == original:
         return 100.0
-    return float(BLEU(effective_order=True).sentence_score(text, [original]).score)
+    return bleu.sentence(text, original)
 
 
 def similarity(

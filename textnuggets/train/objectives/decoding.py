@@ -9,6 +9,7 @@ import torch
 from accelerate.utils import gather_object
 from torch import Tensor, nn
 
+from textnuggets.analysis.bleu import Bleu
 from textnuggets.analysis.teacher_forcing import TeacherForced
 from textnuggets.data.batching import Collator, Documents, TokenBatches
 from textnuggets.data.packed import PackedCorpus
@@ -72,14 +73,10 @@ class Decoding(Objective):
         """Greedy BLEU."""
         if not self.recipe.report.bleu_documents:
             return {}
-        from sacrebleu.metrics.bleu import BLEU
-
         rows = self.dev_rows[: self.recipe.report.bleu_documents][process::processes]
         pairs = self.dev.texts(rows)
         nuggets = self.model.encode([source for source, _ in pairs], ratio=ratio)
         decoded = self.model.reconstruct(nuggets, num_beams=1)
         both = gather_object([(text, target) for text, (_, target) in zip(decoded, pairs, strict=True)])
-        language = self.recipe.data.languages[-1][:2]
-        bleu = BLEU(tokenize="zh" if language == "zh" else "13a")
-        score = bleu.corpus_score([text for text, _ in both], [[target for _, target in both]]).score
-        return {"bleu": float(score)}
+        bleu = Bleu(language=self.recipe.data.languages[-1])
+        return {"bleu": bleu.corpus([text for text, _ in both], [target for _, target in both])}

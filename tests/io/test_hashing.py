@@ -1,0 +1,36 @@
+"""Digests, which name cached files and are stored on disk, so they must never change."""
+
+from __future__ import annotations
+
+import hashlib
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from textnuggets.io.documents import Document
+from textnuggets.io.files import describe
+from textnuggets.io.hashing import digest_bytes, digest_files, digest_json, short_digest
+from textnuggets.search.results import digest_of
+
+
+@given(st.lists(st.binary()))
+def test_parts_are_hashed_as_if_concatenated(parts):
+    joined = b"".join(parts)
+    assert digest_bytes(*parts) == hashlib.sha256(joined).hexdigest()
+    assert short_digest(parts, 12) == hashlib.blake2b(joined, digest_size=12).hexdigest()
+
+
+def test_stored_digests_stay_the_same(tmp_path):
+    (tmp_path / "a.txt").write_bytes("One. Two é.\n".encode() * 3)
+    (tmp_path / "b.txt").write_bytes(b"B")
+    whole = "7fd9e18427b3088b1d06ac183be015c7c4366827f730c9775765ff0e3c020d4f"
+    assert describe(tmp_path / "a.txt") == [39, whole]
+    assert digest_files(tmp_path / "a.txt") == whole
+    both = "e62b0c65f75dde5731f0491ca5cfa97014bd2114201451a1ce251982f0adf4ef"
+    assert digest_files(tmp_path / "a.txt", tmp_path / "b.txt") == both
+    assert digest_of(Document("a", "text é", {"b": 1, "a": "ü"})) == "f4cb4f72d7ae2f0fdab8d875"
+
+
+def test_json_is_hashed_without_regard_to_the_order_of_keys():
+    assert digest_json({"a": 1, "b": ["é"]}) == digest_json({"b": ["é"], "a": 1})
+    assert digest_json([1, "x"]) == hashlib.sha256(b'[1, "x"]').hexdigest()
