@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from bench import table
-from tests.model.test_tokenizing import marian_folder  # noqa: F401  a fixture
+from tests.model.test_tokenization import marian_folder  # noqa: F401  a fixture
 from tests.pages import PAGES, ROOT, Runner, headings, links, read_blocks, stand_in_for_openai
 from tests.tiny import CONFIGS, CORPUS, tiny_model, tiny_tokenizer
 from tests.train.setting import make_setting

@@ -9,7 +9,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-from tests.model.test_tokenizing import marian_folder  # noqa: F401  a fixture
+from tests.model.test_tokenization import marian_folder  # noqa: F401  a fixture
 from tests.tiny import CONFIGS, CORPUS, tiny_model, tiny_tokenizer
 from textnuggets import NuggetConfig, NuggetModel
 from textnuggets.model.backbone import build_backbone
