@@ -1,4 +1,4 @@
-# make demo   see it work      make test   lint, types and tests      make bench TEXTS=file   the speed ratios
+# make demo: run the demo.  make test: lint, types and tests.  make bench TEXTS=file: run the benchmarks.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -19,7 +19,7 @@ lint: $(VENV)/.dev
 bench: $(VENV)/.dev  # make bench TEXTS=paragraphs.jsonl
 	$(BIN)/python -m bench $(TEXTS)
 
-# torch first and by its exact version: a CPU build, where the index has one, instead of CUDA's gigabytes.
+# Install torch first, at its exact version: pip then prefers a CPU build, if the index has one, to the much larger CUDA build.
 $(VENV)/.torch: constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q "$$(grep '^torch==' constraints.txt)"

@@ -1,4 +1,4 @@
-"""make demo: search, highlight and reconstruct a few texts, in one minute."""
+"""Search, highlight and reconstruct a few texts in one minute: make demo."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ TEXTS = [
 def main() -> None:
     """Encode, rank, highlight and reconstruct."""
     console = Console(highlight=False, soft_wrap=True)
-    print("loading the model 'search' (some seconds: torch and transformers are imported)", file=sys.stderr)
+    print("loading the model 'search' (takes a few seconds to import torch and transformers)", file=sys.stderr)
     model = textnuggets.load("search")
 
-    console.print("\n[bold]1. encode[/bold]: each text becomes a few of its token embeddings")
+    console.print("\n[bold]1. encode[/bold]: represent each text by a few vectors")
     nuggets = model.encode_document(TEXTS)
     for item in nuggets:
         console.print(f"   {item.token_count:3} tokens -> {len(item)} vectors of {item.vectors.shape[1]}")
@@ -37,15 +37,15 @@ def main() -> None:
     model = textnuggets.load("reconstruct")
     ratio = 0.25
     console.print(
-        "\n[bold]3. highlight[/bold]: the tokens that a model for text compression picks, one in four"
+        "\n[bold]3. highlight[/bold]: the tokens that the model for text compression selects, one in four"
     )
     for text in TEXTS:
         pieces = highlight(model, text, ratio)
         console.print("  ", to_terminal(pieces) if console.color_system else to_plain(pieces), markup=False)
 
-    console.print("\n[bold]4. reconstruct[/bold]: those vectors decoded back, without the text")
-    for text, again in zip(TEXTS, model.reconstruct(model.encode(TEXTS, ratio=ratio)), strict=True):
-        console.print(f"   {'same   ' if again == text else 'differs'} {again}", markup=False)
+    console.print("\n[bold]4. reconstruct[/bold]: decode those vectors, without the text")
+    for text, decoded in zip(TEXTS, model.reconstruct(model.encode(TEXTS, ratio=ratio)), strict=True):
+        console.print(f"   {'same   ' if decoded == text else 'differs'} {decoded}", markup=False)
 
 
 if __name__ == "__main__":
