@@ -106,10 +106,10 @@ def test_adding_again_replaces_and_what_is_unchanged_is_left_alone(index, monkey
 
 
 def test_long_documents_are_written_before_many_have_come_together(index, monkeypatch):
-    monkeypatch.setattr("textnuggets.search.index.CHARACTERS", 50)
+    monkeypatch.setattr("textnuggets.search.batching.CHARACTERS", 50)
     written = []
-    put = index._engine.put
-    monkeypatch.setattr(index._engine, "put", lambda items: written.append(len(items)) or put(items))
+    put = index._backend.engine.put
+    monkeypatch.setattr(index._backend.engine, "put", lambda items: written.append(len(items)) or put(items))
     index.add(["x", "y", "z", "w"], [f"{'cat ' * 20} {i}" for i in range(2)] + ["dog", "mat"])
     assert written == [1, 1, 2]
 
@@ -214,7 +214,7 @@ def test_a_regenerated_text_has_its_line_breaks(copier, tmp_path):
 
 
 def test_adding_many_batches_gives_one_warning(model, tmp_path, monkeypatch):
-    monkeypatch.setattr("textnuggets.search.index.BATCH", 2)
+    monkeypatch.setattr("textnuggets.search.batching.BATCH", 2)
     with NuggetIndex.create(tmp_path / "index", model) as index, pytest.warns(TextnuggetsWarning) as given:
         index.add(["a", "b", "c", "d", "e"], ["the cat 猫"] * 5)
     assert len(given) == 1
@@ -251,7 +251,7 @@ def test_deleted_and_replaced_texts_are_gone_from_the_disk_after_compacting(mode
 
 def test_a_compacted_index_has_no_log_and_takes_every_change(model, tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "textnuggets.search.index.BATCH", 2
+        "textnuggets.search.batching.BATCH", 2
     )  # many updates, whose numbers later ones must pass
     ids = [f"d{i}" for i in range(40)]
     with NuggetIndex.create(tmp_path / "index", model) as index:
@@ -577,7 +577,7 @@ def test_a_killed_build_has_all_it_reported_and_goes_on(run, model, tmp_path, wo
     assert reported == 3 * 128
     with NuggetIndex.open(place) as index:
         assert len(index) >= (reported if before is None else 1000)
-        documents = {item.id: item for item in index._engine.documents()}
+        documents = {item.id: item for item in index._backend.engine.documents()}
         for number in range(reported):
             assert documents[f"d{number}"].payload["text"] == f"{now} {number}"
         # Whatever is there is of one piece: the vectors are those of its text.
