@@ -172,7 +172,7 @@ class NuggetIndex:
                 return self.model.encode([row.document.text for row in rows], ratio=self.manifest.ratio)
             except InputError as error:
                 names = f"{rows[0].document.id!r} to {rows[-1].document.id!r}"
-                raise InputError(f"of the documents {names}: {error}") from error
+                raise InputError(f"in documents {names}: {error}") from error
 
         with one_warning(stacklevel=3):  # one for all batches
             return write_rows(self._backend, map(to_row, documents), encode, show_progress_bar)

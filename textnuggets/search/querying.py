@@ -61,10 +61,12 @@ def _filter_labels(filter: Mapping[str, Any]) -> list[str]:
     """Return the labels of a filter; raise InputError if it has a value that cannot be compared."""
     for key, value in filter.items():
         if not labels_of({key: value}):
-            raise InputError(f"the filter {key!r} has nothing to compare with: {value!r}.")
+            raise InputError(
+                f"the filter {key!r} has the value {value!r}: give a string, number, boolean or null, or a list of them."
+            )
     labels = labels_of(filter)
     if not all(map(is_unicode, labels)):
-        raise InputError("the filter holds half a surrogate pair, so it is no text.")
+        raise InputError("the filter holds half a surrogate pair, which is not valid Unicode.")
     return labels
 
 

@@ -133,7 +133,7 @@ def _digest_document(document: Document) -> str:
     except (TypeError, ValueError) as error:
         raise InputError(f"the metadata of {name!r} is not what JSON can hold ({error}).") from error
     if not all(map(is_unicode, (name, text, metadata))):
-        raise InputError(f"document {name!r} holds half a surrogate pair, so it is no text.")
+        raise InputError(f"document {name!r} holds half a surrogate pair and cannot be stored as UTF-8.")
     return blake2b(f"{metadata}\n{text}".encode(), digest_size=12).hexdigest()
 
 

@@ -269,7 +269,7 @@ class EdgeBackend(Backend):
         expected = files.read_count(self.folder)
         if (count := self.engine.count()) < expected:
             raise IndexFileError(
-                f"{self.folder} is damaged: it holds {count:,} documents, and had {expected:,}."
+                f"{self.folder} is damaged: it has {count:,} documents, expected at least {expected:,}."
             )
 
 

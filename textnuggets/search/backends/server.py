@@ -42,7 +42,9 @@ def connect(url: str, api_key: str | None = None) -> QdrantClient:
             warnings.simplefilter("ignore")  # such as about an API key without TLS
             return QdrantClient(url=url, api_key=api_key, timeout=SECONDS, check_compatibility=False)
     except (ValueError, OSError, RuntimeError, ApiException) as error:
-        raise IndexFileError(f"{url}: no Qdrant server ({' '.join(str(error).split())[:200]}).") from error
+        raise IndexFileError(
+            f"{url}: cannot connect to a Qdrant server ({' '.join(str(error).split())[:200]})."
+        ) from error
 
 
 class ServerEngine(Engine):
