@@ -21,7 +21,9 @@ TEXTS = [
 def main() -> None:
     """Encode, rank, highlight and reconstruct."""
     console = Console(highlight=False, soft_wrap=True)
-    print("loading the model 'search' (takes a few seconds to import torch and transformers)", file=sys.stderr)
+    print(
+        "loading the model 'search' (takes a few seconds to import torch and transformers)", file=sys.stderr
+    )
     model = textnuggets.load("search")
 
     console.print("\n[bold]1. encode[/bold]: represent each text by a few vectors")

@@ -1,4 +1,4 @@
-"""An index: documents in and out, where they matched, and that nothing is lost."""
+"""Adding, searching, deleting and compacting, on disk and on a server, and what a killed process leaves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from textnuggets.errors import CheckpointError, ConfigError, IndexFileError, Inp
 from textnuggets.search.backends import server
 from textnuggets.search.payload import pack_layout, unpack_layout
 
-# Texts of these tests have signs that the tiny tokenizer does not know.
+# Texts of these tests have characters that the tiny tokenizer does not know.
 pytestmark = pytest.mark.filterwarnings("ignore::textnuggets.errors.TextnuggetsWarning")
 
 IDS = [f"doc-{i}" for i in range(5)]
@@ -57,7 +57,7 @@ def test_an_index_finds_what_maxsim_ranks_first(index, model):
         assert [hit.score for hit in hits] == pytest.approx(expected.tolist(), abs=2e-3)  # float16 is stored
 
 
-def test_queries_have_the_ratio_that_was_asked_for_else_the_models_own(model, tmp_path):
+def test_queries_have_the_requested_ratio_or_the_models_own(model, tmp_path):
     def ratio_of(name, **settings):
         with NuggetIndex.create(tmp_path / name, model, ratio=0.2, **settings) as made:
             return made.manifest.query_ratio
@@ -76,17 +76,17 @@ def test_queries_have_the_ratio_that_was_asked_for_else_the_models_own(model, tm
         model.config.query_ratio = None
 
 
-def test_a_hit_says_which_stretch_answered_each_nugget_of_the_query(index, model):
+def test_a_hit_has_the_span_that_matched_each_nugget_of_the_query(index, model):
     index.add(IDS, CORPUS)
     query = CORPUS[1]
     (hit,) = index.search(query, k=1)
     nuggets = model.encode(query, ratio=0.2)
     for match, (start, end) in zip(hit.matches, nuggets.segments.tolist(), strict=True):
         assert match.query == (start, end) or start == end
-    # The query is the document: every nugget is answered by itself.
+    # The query is the document: every nugget matches itself.
     for match in hit.matches:
         assert match.document == match.query
-        assert match.document[0] < match.document[1]  # also for tokens that begin or end the text
+        assert match.document[0] < match.document[1]  # also for the first and last token of the text
         assert match.score == pytest.approx(1, abs=2e-3)
     assert hit.text == query
     assert not hit.regenerated
@@ -106,10 +106,10 @@ def test_adding_again_replaces_and_what_is_unchanged_is_left_alone(index, monkey
 
 
 def test_long_documents_are_written_before_many_have_come_together(index, monkeypatch):
-    monkeypatch.setattr("textnuggets.search.index.CHARACTERS", 50)
+    monkeypatch.setattr("textnuggets.search.batching.CHARACTERS", 50)
     written = []
-    put = index._engine.put
-    monkeypatch.setattr(index._engine, "put", lambda items: written.append(len(items)) or put(items))
+    put = index._backend.engine.put
+    monkeypatch.setattr(index._backend.engine, "put", lambda items: written.append(len(items)) or put(items))
     index.add(["x", "y", "z", "w"], [f"{'cat ' * 20} {i}" for i in range(2)] + ["dog", "mat"])
     assert written == [1, 1, 2]
 
@@ -149,7 +149,7 @@ def test_a_query_of_nothing_is_an_error(index, query):
         index.search(query)
 
 
-def test_what_cannot_be_stored_is_named_and_loses_nothing(index):
+def test_a_document_that_cannot_be_stored_is_named_and_nothing_is_lost(index):
     index.add(IDS[:1], CORPUS[:1])
     for ids, texts, metadata, message in (
         (["b"], [3], None, "that of 'b' is int"),
@@ -171,7 +171,7 @@ def test_what_cannot_be_stored_is_named_and_loses_nothing(index):
 
 
 @pytest.mark.parametrize(("dtype", "error"), [("float32", 1e-5), ("float16", 2e-3), ("int8", 3e-2)])
-def test_vectors_are_stored_as_asked_for(model, tmp_path, dtype, error):
+def test_vectors_are_stored_in_the_requested_dtype(model, tmp_path, dtype, error):
     with NuggetIndex.create(tmp_path / "index", model, ratio=0.2, dtype=dtype) as index:
         index.add(IDS, CORPUS)
         assert index.search(CORPUS[0], k=1)[0].score == pytest.approx(1, abs=error)
@@ -214,13 +214,13 @@ def test_a_regenerated_text_has_its_line_breaks(copier, tmp_path):
 
 
 def test_adding_many_batches_gives_one_warning(model, tmp_path, monkeypatch):
-    monkeypatch.setattr("textnuggets.search.index.BATCH", 2)
+    monkeypatch.setattr("textnuggets.search.batching.BATCH", 2)
     with NuggetIndex.create(tmp_path / "index", model) as index, pytest.warns(TextnuggetsWarning) as given:
         index.add(["a", "b", "c", "d", "e"], ["the cat 猫"] * 5)
     assert len(given) == 1
 
 
-def test_text_of_an_encoder_alone_is_not_made_up(model, tmp_path):
+def test_a_model_without_a_decoder_regenerates_no_text(model, tmp_path):
     with NuggetIndex.create(tmp_path / "index", model, store_text=False) as index:
         index.add(IDS, CORPUS)
         (hit,) = index.search(CORPUS[0], k=1)
@@ -250,9 +250,8 @@ def test_deleted_and_replaced_texts_are_gone_from_the_disk_after_compacting(mode
 
 
 def test_a_compacted_index_has_no_log_and_takes_every_change(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        "textnuggets.search.index.BATCH", 2
-    )  # many updates, whose numbers later ones must pass
+    # Small batches make many updates, and later updates must have higher numbers.
+    monkeypatch.setattr("textnuggets.search.batching.BATCH", 2)
     ids = [f"d{i}" for i in range(40)]
     with NuggetIndex.create(tmp_path / "index", model) as index:
         index.add(ids, [CORPUS[i % len(CORPUS)] for i in range(40)])
@@ -288,14 +287,14 @@ def test_an_interrupted_compaction_leaves_the_index_as_it_was(model, tmp_path, m
                 index.compact()
         assert len(index) == 5
         index.add(["more"], ["More."])
-    (tmp_path / "index" / "engine-7").mkdir()  # what a killed one leaves behind
+    (tmp_path / "index" / "engine-7").mkdir()  # what a killed compaction leaves
     with NuggetIndex.open(tmp_path / "index") as index:
         assert len(index) == 6
     assert [p.name for p in (tmp_path / "index").glob("engine-*")] == ["engine-1"]
 
 
 def test_an_index_in_use_is_not_opened_twice(model, tmp_path):
-    # Another process holds the lock; it is dead when the index can be opened again.
+    # Another process holds the lock; once it is killed, the index can be opened.
     folder = tmp_path / "index"
     NuggetIndex.create(folder, model).close()
     name = str(folder / ".lock")
@@ -329,7 +328,7 @@ def test_a_damaged_index_is_named(model, tmp_path, damage):
         shutil.rmtree(folder / "engine-1")
     elif damage == "no count":
         (folder / "documents").unlink()
-    elif damage == "half the ids":  # of which, without its log, the engine says nothing
+    elif damage == "half the ids":  # the engine does not notice this without its log
         shutil.rmtree(folder / "engine-1" / "wal")
         for file in (folder / "engine-1").rglob("*mappings"):
             file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
@@ -351,7 +350,7 @@ def test_a_place_that_is_taken_is_not_overwritten(model, tmp_path):
         NuggetIndex.create("http://localhost:6333", model)
 
 
-def test_making_an_index_that_was_interrupted_is_made_again(model, tmp_path):
+def test_an_interrupted_creation_can_be_repeated(model, tmp_path):
     (tmp_path / "index" / "engine-1").mkdir(parents=True)
     (tmp_path / "index" / ".lock").touch()
     with NuggetIndex.create(tmp_path / "index", model) as index:
@@ -371,7 +370,7 @@ def test_a_disk_that_is_nearly_full_is_not_written_to(model, tmp_path, monkeypat
         assert len(index) == 2
 
 
-def test_looking_after_an_index_needs_no_model(tmp_path):
+def test_deleting_and_compacting_need_no_model(tmp_path):
     from textnuggets import load
 
     tiny_model("bert").save_pretrained(tmp_path / "model")
@@ -396,7 +395,7 @@ def test_an_index_is_closed_by_any_thread(model, tmp_path):
     NuggetIndex.open(tmp_path / "index").close()
 
 
-def test_a_filter_that_compares_nothing_is_refused(index):
+def test_a_filter_without_a_comparable_value_is_refused(index):
     index.add(IDS[:1], CORPUS[:1])
     for wanted in ({"a": []}, {"a": {"b": 1}}, {"a": "\ud800"}):
         with pytest.raises(InputError, match="filter"):
@@ -419,6 +418,30 @@ def test_a_server_gets_no_more_than_it_takes(model, monkeypatch):
         monkeypatch.setattr(server, "MOST_NUMBERS", 10)
         with pytest.raises(InputError, match="document 'x' has"):
             index.add(["x"], ["Text."])
+
+
+def test_a_collection_opens_again_and_is_compacted_by_its_server(model, monkeypatch):
+    client = server.connect(":memory:")
+    monkeypatch.setattr(server, "connect", lambda *_: client)
+    place = "http://localhost:6333/again"
+    assert not NuggetIndex.exists(place)
+    with pytest.raises(IndexFileError, match="the server has no such collection"):
+        NuggetIndex.open(place)
+    with NuggetIndex.create(place, model, ratio=0.2) as index:
+        index.add(IDS, CORPUS)
+        with pytest.raises(IndexFileError, match="name another collection"):
+            NuggetIndex.create(place, model)
+        with pytest.raises(ConfigError, match="a server compacts its collections itself"):
+            index.compact()
+        for given in (model, None):
+            again = NuggetIndex.open(place, given)
+            assert again.manifest == index.manifest
+            assert again.search(CORPUS[2], k=1)[0].id == "doc-2"
+        assert again.info()["documents"] == 5
+        assert "bytes" not in again.info()
+        assert again.reclaimable_bytes == 0
+        with pytest.raises(IndexFileError, match="has other weights"):
+            NuggetIndex.open(place, tiny_model("bert", scorer_layer=2))
 
 
 def test_a_layout_comes_back_as_it_was(copier):
@@ -482,7 +505,7 @@ def test_nuggets_of_other_weights_or_another_ratio_are_refused(copier, model, tm
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Documents as people have them: files in folders."""
+    """Folder of documents in several file formats."""
     folder = tmp_path_factory.mktemp("docs")
     (folder / "a").mkdir()
     (folder / "a" / "cat.txt").write_text(CORPUS[0])
@@ -549,7 +572,7 @@ def counting(self, documents):
     global puts
     puts += 1
     if puts == {fatal}:
-        # The update reaches the engine; before anything is flushed, the process is gone.
+        # The update reaches the engine, and the process is killed before anything is flushed.
         def dying(self, make):
             self._shard.update(make())
             os.kill(os.getpid(), 9)
@@ -563,8 +586,8 @@ with NuggetIndex.open({place!r}) as index:
 
 
 @pytest.mark.parametrize("words", [("The cat sat.", "Rain fell."), (None, "Rain fell.")])
-def test_a_killed_build_has_all_it_reported_and_goes_on(run, model, tmp_path, words):
-    """Killed in the middle of a batch: of new documents, and of documents that replace others."""
+def test_a_killed_build_has_all_it_reported_and_resumes(run, model, tmp_path, words):
+    """The process is killed within a batch: of new documents, or of documents that replace others."""
     before, now = words
     place = tmp_path / "index"
     with NuggetIndex.create(place, model) as index:
@@ -577,10 +600,10 @@ def test_a_killed_build_has_all_it_reported_and_goes_on(run, model, tmp_path, wo
     assert reported == 3 * 128
     with NuggetIndex.open(place) as index:
         assert len(index) >= (reported if before is None else 1000)
-        documents = {item.id: item for item in index._engine.documents()}
+        documents = {item.id: item for item in index._backend.engine.documents()}
         for number in range(reported):
             assert documents[f"d{number}"].payload["text"] == f"{now} {number}"
-        # Whatever is there is of one piece: the vectors are those of its text.
+        # Every document is consistent: its vectors belong to its text.
         for item in list(documents.values())[::40]:
             made = model.encode(item.payload["text"], ratio=index.manifest.ratio)
             assert len(item.vectors) == len(made)

@@ -1,6 +1,6 @@
-"""textnuggets index: build an index of documents, and look after it.
+"""textnuggets index: build and maintain an index of documents.
 
-`textnuggets index DOCS -o PLACE` builds; the other commands take the place of the index first.
+`textnuggets index DOCS -o INDEX` builds an index; the other commands take the index as their first argument.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class BuildByDefault(TyperGroup):
-    """`index DOCS` means `index build DOCS`."""
+    """Command group in which `index DOCS` means `index build DOCS`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Whatever is no command is what to build from, or an option of it."""
+        """Insert `build` if the first argument is not a command."""
         if args and args[0] not in (*self.commands, "--help"):
             args = ["build", *args]
         return super().parse_args(ctx, args)
@@ -34,7 +34,7 @@ class BuildByDefault(TyperGroup):
 
 app = typer.Typer(cls=BuildByDefault, rich_markup_mode=None)
 
-WORTHWHILE = 1_000_000  # bytes; less is not worth a rewrite
+WORTHWHILE = 1_000_000  # bytes that compacting must free to be worth a rewrite
 Place = Annotated[
     str, typer.Argument(metavar="INDEX", help="Folder of the index, or http://host:6333/collection.")
 ]
@@ -42,17 +42,17 @@ Docs = Annotated[
     str,
     typer.Argument(
         help="A folder of .txt, .md, .jsonl or .parquet files, or one file; '-' for standard input. In a folder "
-        "a .txt or .md file is one document; alone, a .txt file has one a line. Parquet files that 'encode' wrote "
-        "are not encoded again."
+        "a .txt or .md file is one document; a single .txt file has one document per line. Parquet files written by "
+        "'encode' are not encoded again."
     ),
 ]
-Key = Annotated[str | None, typer.Option("--api-key", envvar="QDRANT_API_KEY", help="For a server.")]
-SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Report lines that cannot be read, and go on.")]
+Key = Annotated[str | None, typer.Option("--api-key", envvar="QDRANT_API_KEY", help="API key of a server.")]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Report lines that cannot be read and skip them.")]
 
 
 @app.callback()
 def _root() -> None:
-    """Build an index of documents (textnuggets index DOCS -o INDEX), and look after it."""
+    """Build an index of documents (textnuggets index DOCS -o INDEX) and maintain it."""
 
 
 @app.command()
@@ -66,19 +66,21 @@ def build(
         typer.Option("--model", help=f"{MODEL}; 'search' by default."),
     ] = None,
     ratio: Annotated[
-        float | None, typer.Option(help="Compression ratio; the model's own by default.")
+        float | None, typer.Option(help="Compression ratio of documents; the model's by default.")
     ] = None,
     query_ratio: Annotated[
-        float | None, typer.Option(help="That of queries; the model's own by default.")
+        float | None, typer.Option(help="Compression ratio of queries; the model's by default.")
     ] = None,
-    dtype: Annotated[str, typer.Option(help="Of the stored vectors: float32, float16 or int8.")] = "float16",
+    dtype: Annotated[
+        str, typer.Option(help="Data type of the stored vectors: float32, float16 or int8.")
+    ] = "float16",
     store_text: Annotated[
-        bool, typer.Option("--store-text/--no-store-text", help="Whether texts are kept beside the vectors.")
+        bool, typer.Option("--store-text/--no-store-text", help="Whether to store texts with the vectors.")
     ] = True,
     skip_bad: SkipBad = False,
     api_key: Key = None,
 ) -> None:
-    """Index documents. Interrupted, the same command goes on where it was."""
+    """Index documents. If interrupted, the same command resumes."""
     source = _read(docs, skip_bad)
 
     from textnuggets.cli.options import load_model
@@ -102,12 +104,12 @@ def add(
     index: Place,
     docs: Docs,
     model: Annotated[
-        str | None, typer.Option("--model", help="Where the index's model is now, if it was moved.")
+        str | None, typer.Option("--model", help="New folder of the index's model, if it was moved.")
     ] = None,
     skip_bad: SkipBad = False,
     api_key: Key = None,
 ) -> None:
-    """Add documents, in place of those with the same ids."""
+    """Add documents, replacing those with the same ids."""
     source = _read(docs, skip_bad)
     with _open(index, api_key, model) as opened:
         _add(opened, source)
@@ -116,10 +118,10 @@ def add(
 @app.command()
 def delete(
     index: Place,
-    ids: Annotated[list[str], typer.Argument(help="Ids of the documents to forget.")],
+    ids: Annotated[list[str], typer.Argument(help="Ids of the documents to delete.")],
     api_key: Key = None,
 ) -> None:
-    """Forget documents; 'compact' then removes them from the disk."""
+    """Delete documents; 'compact' then removes them from the disk."""
     with _open(index, api_key) as opened:
         unknown = opened.delete(ids)
         print(f"{index}: {len(ids) - len(unknown):,} deleted, {len(opened):,} left", file=sys.stderr)
@@ -129,7 +131,7 @@ def delete(
 
 @app.command()
 def compact(index: Place, api_key: Key = None) -> None:
-    """Write the index anew, without what was deleted or replaced."""
+    """Rewrite the index without deleted and replaced documents."""
     with _open(index, api_key) as opened:
         before = opened.info().get("bytes", 0)
         opened.compact(show_progress_bar=True)
@@ -139,7 +141,7 @@ def compact(index: Place, api_key: Key = None) -> None:
 
 @app.command()
 def info(index: Place, api_key: Key = None) -> None:
-    """What an index is and how much it holds, as JSON."""
+    """Print the settings and size of an index as JSON."""
     with _open(index, api_key) as opened:
         print(json.dumps(opened.info(), indent=1))
 
@@ -153,7 +155,7 @@ def _open(place: str, api_key: str | None, model: str | None = None) -> NuggetIn
 
 
 def _read(docs: str, skip_bad: bool) -> Iterator[Document] | list[Path]:
-    """Documents to encode, or files of nuggets that are encoded already."""
+    """Return documents to encode, or the files of documents that are already encoded."""
     from textnuggets.io.documents import raise_bad_line, read_collection
     from textnuggets.model.parquet import is_nugget_file
 
@@ -178,20 +180,24 @@ def _add(index: NuggetIndex, source: Iterator[Document] | list[Path]) -> None:
         else:
             done = index.add_documents(source, show_progress_bar=True)
     except KeyboardInterrupt:
-        print("interrupted: what is done is kept; the same command goes on.", file=sys.stderr)
+        print(
+            "interrupted: written documents are kept; run the same command again to resume.", file=sys.stderr
+        )
         raise typer.Exit(130) from None
-    same = f", {done.unchanged:,} were there already" if done.unchanged else ""
-    same += f", {done.repeated:,} had the id of a later one" if done.repeated else ""
-    print(f"{index.place}: {done.written:,} documents written{same}, {len(index):,} in all", file=sys.stderr)
+    skipped = f", {done.unchanged:,} were there already" if done.unchanged else ""
+    skipped += f", {done.repeated:,} replaced by a later one with the same id" if done.repeated else ""
+    print(
+        f"{index.place}: {done.written:,} documents written{skipped}, {len(index):,} in all", file=sys.stderr
+    )
     _compact_if_it_pays(index, done.written)
 
 
 def _compact_if_it_pays(index: NuggetIndex, written: int) -> None:
-    """Compact after most of an index was written; otherwise say what it would free."""
+    """Compact if at least half of the index was just written; otherwise print how much that would free."""
     free = index.reclaimable_bytes
     if free < WORTHWHILE:
         return
-    if written * 2 >= len(index):  # no more work than what was just done
+    if written * 2 >= len(index):  # then it takes no longer than the writing did
         index.compact(show_progress_bar=True)
         print(f"{index.place}: compacted, {index.info()['bytes'] / 1e6:,.1f} MB", file=sys.stderr)
     else:
@@ -204,10 +210,10 @@ def _compact_if_it_pays(index: NuggetIndex, written: int) -> None:
 def _check_settings(
     index: NuggetIndex, ratio: float | None, query_ratio: float | None, dtype: str, store_text: bool
 ) -> None:
-    """Whether an index that is there is the one that was asked for."""
-    there = index.manifest
-    wanted = {"ratio": ratio, "query_ratio": query_ratio, "dtype": dtype, "store_text": store_text}
-    for key, value in wanted.items():
-        if value is not None and getattr(there, key) != value:
+    """Raise InputError if an existing index has other settings than requested."""
+    requested = {"ratio": ratio, "query_ratio": query_ratio, "dtype": dtype, "store_text": store_text}
+    for key, value in requested.items():
+        current = getattr(index.manifest, key)
+        if value is not None and current != value:
             index.close()
-            raise InputError(f"{index.place} was begun with {key} = {getattr(there, key)!r}, not {value!r}.")
+            raise InputError(f"{index.place} was begun with {key} = {current!r}, not {value!r}.")

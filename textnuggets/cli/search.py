@@ -1,4 +1,4 @@
-"""textnuggets search: what an index holds about a query, and where."""
+"""textnuggets search: find documents of an index, and the passages that match."""
 
 from __future__ import annotations
 
@@ -17,30 +17,31 @@ if TYPE_CHECKING:
 
     from textnuggets.search.results import Hit
 
-STRETCHES = 3  # of a document are shown, those that answer best
-CHARACTERS = 300  # of a stretch
+PASSAGES = 3  # passages shown per document
+CHARACTERS = 300  # characters shown per passage at most
+CONTEXT = 60  # characters shown before a passage
 
 
 def search(
     index: Annotated[str, typer.Argument(help="Folder of the index, or http://host:6333/collection.")],
     query: Annotated[str, typer.Argument(help="Any text.")],
-    k: Annotated[int, typer.Option("-k", min=1, help="How many documents.")] = 10,
+    k: Annotated[int, typer.Option("-k", min=1, help="Number of documents.")] = 10,
     filter: Annotated[
         list[str] | None,
-        typer.Option(help="Metadata they must have, as key=value; all of them, if repeated."),
+        typer.Option(help="Metadata that documents must have, as key=value; may be repeated."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON lines, one a document.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line per document.")] = False,
     model: Annotated[
-        str | None, typer.Option("--model", help="Where the index's model is now, if it was moved.")
+        str | None, typer.Option("--model", help="New folder of the index's model, if it was moved.")
     ] = None,
     api_key: Annotated[
-        str | None, typer.Option("--api-key", envvar="QDRANT_API_KEY", help="For a server.")
+        str | None, typer.Option("--api-key", envvar="QDRANT_API_KEY", help="API key of a server.")
     ] = None,
 ) -> None:
-    """Find the documents that answer a query, with the stretches that do."""
-    wanted: dict[str, list[str]] = {}
+    """Find the documents that match a query best, with the passages that match."""
+    required: dict[str, list[str]] = {}
     for key, value in map(_pair, filter or []):
-        wanted.setdefault(key, []).append(value)
+        required.setdefault(key, []).append(value)
 
     started = time.monotonic()
 
@@ -50,9 +51,9 @@ def search(
     quiet_transformers()
     loaded = None if model is None else load_model(model)
     with NuggetIndex.open(index, loaded, api_key) as opened:
-        _ = opened.model  # loaded at first use: before the clock of the search starts
+        _ = opened.model  # loads the model, so that its time is not counted as search
         ready = time.monotonic()
-        hits = opened.search(query, k, wanted)
+        hits = opened.search(query, k, required)
     print(
         f"{ready - started:.1f} s to import torch and load {opened.manifest.model!r}, "
         f"{time.monotonic() - ready:.2f} s to search",
@@ -71,8 +72,8 @@ def search(
     from rich.console import Console
 
     console = Console(highlight=False, soft_wrap=True)
-    for place, hit in enumerate(hits, 1):
-        console.print(to_text(place, hit, colours=console.is_terminal))
+    for rank, hit in enumerate(hits, 1):
+        console.print(to_text(rank, hit, colours=console.is_terminal))
 
 
 def _pair(item: str) -> tuple[str, str]:
@@ -82,28 +83,28 @@ def _pair(item: str) -> tuple[str, str]:
     return key, value
 
 
-def to_text(place: int, hit: Hit, colours: bool) -> Text:
-    """A document, its score and the stretches that answered; in [brackets] where there are no colours."""
+def to_text(rank: int, hit: Hit, colours: bool) -> Text:
+    """Return a hit for the terminal: id, score and matching passages, in [brackets] without colours."""
     from rich.text import Text
 
     shown = Text()
-    shown.append(f"{place}. {hit.id}", "bold")
+    shown.append(f"{rank}. {hit.id}", "bold")
     shown.append(f"  {hit.score:.4f}")
     if hit.metadata:
         shown.append(f"  {json.dumps(hit.metadata, ensure_ascii=False)}", "dim")
     if hit.text is None:
-        best = sorted({match.document for match in hit.matches})
-        shown.append("\n   characters " + ", ".join(f"{start}-{end}" for start, end in best), "dim")
+        spans = sorted({match.document for match in hit.matches})
+        shown.append("\n   characters " + ", ".join(f"{start}-{end}" for start, end in spans), "dim")
         return shown
     if hit.regenerated:
         shown.append("\n   regenerated from the vectors: ", "dim")
         shown.append(hit.text)
         return shown
     strongest = sorted(hit.matches, key=lambda match: -match.score)
-    spans = list(dict.fromkeys(match.document for match in strongest))[:STRETCHES]
+    spans = list(dict.fromkeys(match.document for match in strongest))[:PASSAGES]
     for start, end in sorted(spans):
-        stretch = " ".join(hit.text[start:end].split())[:CHARACTERS]
-        before = " ".join(hit.text[max(0, start - 60) : start].split())
-        shown.append(f"\n   {'...' if start > 60 else ''}{before} ")
-        shown.append(stretch if colours else f"[{stretch}]", "black on #99ff99" if colours else "")
+        passage = " ".join(hit.text[start:end].split())[:CHARACTERS]
+        before = " ".join(hit.text[max(0, start - CONTEXT) : start].split())
+        shown.append(f"\n   {'...' if start > CONTEXT else ''}{before} ")
+        shown.append(passage if colours else f"[{passage}]", "black on #99ff99" if colours else "")
     return shown

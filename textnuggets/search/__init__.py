@@ -1,1 +1,1 @@
-"""Comparing and finding texts by their nuggets."""
+"""Index of nuggets, and BM25."""

@@ -1,4 +1,4 @@
-"""BM25, by `bm25s`: the baseline of every table, and where hard negatives come from."""
+"""BM25 with `bm25s`: the baseline for search, and the source of hard negatives."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from textnuggets.errors import MissingExtraError
 
 
 class BM25:
-    """Texts by the words they share with a query."""
+    """BM25 index of texts, held in memory."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.count = len(texts)
@@ -19,13 +19,13 @@ class BM25:
         self._engine.index(words_of(texts), show_progress=False)
 
     def nearest(self, queries: Sequence[str], k: int) -> np.ndarray:
-        """`(queries, k)` the numbers of the best texts, best first."""
+        """Return the indices of the k best texts for each query, best first, as `(queries, k)`."""
         words = words_of(queries)
-        found, _ = self._engine.retrieve(words, k=min(k, self.count), show_progress=False)
-        return np.asarray(found)
+        indices, _ = self._engine.retrieve(words, k=min(k, self.count), show_progress=False)
+        return np.asarray(indices)
 
     def scores(self, query: str) -> np.ndarray:
-        """`(texts,)` the score of every text."""
+        """Return the score of every text, as `(texts,)`."""
         (words,) = words_of([query])
         return np.asarray(self._engine.get_scores(words), dtype=np.float32)
 
@@ -39,8 +39,8 @@ def _bm25s() -> Any:
 
 
 def words_of(texts: Sequence[str]) -> list[list[str]]:
-    """Lower-case words without English stop words; a text of nothing else keeps a word that no other has."""
-    found: list[list[str]] = _bm25s().tokenize(
+    """Return the lower-case words of each text without English stop words; one empty word if none are left."""
+    tokenized: list[list[str]] = _bm25s().tokenize(
         list(texts), stopwords="en", return_ids=False, show_progress=False
     )
-    return [words or [""] for words in found]
+    return [words or [""] for words in tokenized]

@@ -1,84 +1,61 @@
-"""NuggetIndex: documents as nuggets, found by mean-MaxSim, with the place that matched.
+"""NuggetIndex: documents as nuggets, searched by mean-MaxSim.
 
     index = NuggetIndex.create("my-index", model)
     index.add(["a", "b"], ["Some text.", "Another."], [{"year": 1999}, {}])
     index.search("text", k=10, filter={"year": 1999})
 
-On disk an index is a folder: `index.json`, which says what it is, the engine's own files in the folder that
-`index.json` names, and in `documents` how many documents it must have at least. On a server it is a collection: `http://host:6333/collection`.
+An index is a folder on disk or, at `http://host:6333/collection`, a collection on a Qdrant server.
 """
 
 from __future__ import annotations
 
-import shutil
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-from filelock import FileLock
-
 from textnuggets import __version__
 from textnuggets.config import check_count, check_ratio
-from textnuggets.errors import ConfigError, IndexFileError, InputError, TextnuggetsWarning
-from textnuggets.io.documents import Document, is_unicode
-from textnuggets.io.files import disk_usage
-from textnuggets.io.hashing import short_digest
-from textnuggets.io.progress import Progress
+from textnuggets.errors import ConfigError, InputError, TextnuggetsWarning
+from textnuggets.io.documents import Document
 from textnuggets.model.coverage import one_warning
 from textnuggets.model.fingerprint import fingerprint, lasting_name
-from textnuggets.model.maxsim import NOT_COMPARABLE, unit
+from textnuggets.model.maxsim import NOT_COMPARABLE
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.nuggets import Nuggets
-from textnuggets.model.parquet import iter_rows, read_metadata
-from textnuggets.search.backends.base import DTYPES, Engine, Stored, labels_of
-from textnuggets.search.manifest import (
-    COUNT,
-    FORMAT,
-    MANIFEST,
-    Manifest,
-    check_documents,
-    check_model,
-    clean,
-    fitting_model,
-    is_address,
-    lock_folder,
-    read_manifest,
-    split_address,
-    write_count,
-    write_manifest,
-)
-from textnuggets.search.payload import pack_layout, pack_spaces, unpack_layout
-from textnuggets.search.results import Added, Hit, Match, Row, batches, digest_of, stretch
-
-BATCH = 128  # documents that are written, and then reported, together ...
-CHARACTERS = 200_000  # ... or fewer, if they are long: some seconds of encoding
+from textnuggets.search.backends import backend_at
+from textnuggets.search.backends.base import DTYPES, Backend
+from textnuggets.search.manifest import FORMAT, Manifest, check_model, load_model_of
+from textnuggets.search.querying import check_query, find_hits
+from textnuggets.search.results import Added, Hit
+from textnuggets.search.writing import Row, delete_documents, encoded_rows, to_row, write_rows
 
 
 class NuggetIndex:
-    """Documents as nuggets in an engine."""
+    """Searchable index of documents; use `create` or `open` to get one."""
 
-    def __init__(
-        self,
-        place: str,
-        manifest: Manifest,
-        model: NuggetModel | None,
-        engine: Engine,
-        lock: FileLock | None,
-    ) -> None:
-        self.place, self.manifest = place, manifest
-        self._model, self._engine, self._lock = model, engine, lock
+    def __init__(self, backend: Backend, model: NuggetModel | None) -> None:
+        self._backend, self._model = backend, model
+
+    @property
+    def place(self) -> str:
+        """Folder or address of the index."""
+        return self._backend.place
+
+    @property
+    def manifest(self) -> Manifest:
+        """Settings of the index."""
+        return self._backend.manifest
 
     @property
     def model(self) -> NuggetModel:
-        """What encodes documents and queries; loaded by its name when it is first needed."""
+        """Model that encodes documents and queries; loaded by its name when first used."""
         if self._model is None:
-            self._model = fitting_model(self.manifest, None, self.place)
+            self._model = load_model_of(self.manifest, self.place)
         return self._model
 
-    # ---------------------------------------------------------------- making, opening, closing
+    # ---------------------------------------------------------------- create, open, close
 
     @classmethod
     def create(
@@ -92,17 +69,17 @@ class NuggetIndex:
         model_name: str | None = None,
         api_key: str | None = None,
     ) -> Self:
-        """A new, empty index.
+        """Create an empty index.
 
         Args:
-            place: A folder that is not there yet, or `http://host:port/collection`.
-            model: What encodes documents and queries.
-            ratio: Compression ratio of the documents; the model's own by default.
-            query_ratio: Compression ratio of queries; the model's own by default.
-            dtype: Of the stored vectors: float32, float16 or int8.
-            store_text: Whether texts are kept beside the vectors.
-            model_name: By which name `open` finds the model again; by default the folder it was loaded from.
-            api_key: For a server.
+            place: Folder that does not exist yet, or `http://host:port/collection`.
+            model: Model that encodes documents and queries.
+            ratio: Compression ratio of documents; the model's by default.
+            query_ratio: Compression ratio of queries; the model's by default.
+            dtype: Data type of the stored vectors: float32, float16 or int8.
+            store_text: Whether to store texts with the vectors.
+            model_name: Name by which `open` loads the model; by default the folder it was loaded from.
+            api_key: API key of a server.
         """
         if dtype not in DTYPES:
             raise ConfigError(f"dtype must be one of {', '.join(DTYPES)}; got {dtype!r}.")
@@ -123,101 +100,33 @@ class NuggetIndex:
             store_text=store_text,
             engine="engine-1",
         )
-        if is_address(place):
-            return cls._create_on_server(str(place), model, manifest, api_key)
-        folder = Path(place)
-        ours = (".lock", COUNT)  # what is left if making it was interrupted before the manifest
-        if folder.exists() and not folder.is_dir():
-            raise IndexFileError(f"{folder} is a file: name a folder.")
-        if folder.is_dir() and any(
-            file.name not in ours and not file.name.startswith("engine-") for file in folder.iterdir()
-        ):
-            raise IndexFileError(f"{folder} is there already: open it, or name another folder.")
-
-        from textnuggets.search.backends.edge import EdgeEngine
-
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = lock_folder(folder)
-        try:
-            for rest in folder.glob("engine-*"):
-                shutil.rmtree(rest)
-            engine = EdgeEngine.create(folder / manifest.engine, manifest.dimensions, dtype)
-            write_count(folder, 0)
-            write_manifest(folder, manifest)  # last: a folder without it is no index
-        except BaseException:
-            lock.release()
-            raise
-        return cls(str(folder), manifest, model, engine, lock)
-
-    @classmethod
-    def _create_on_server(
-        cls, place: str, model: NuggetModel, manifest: Manifest, api_key: str | None
-    ) -> Self:
-        from textnuggets.search.backends.server import ServerEngine, connect
-
-        url, collection = split_address(place)
-        client = connect(url, api_key)
-        if ServerEngine(client, collection).exists():
-            raise IndexFileError(f"{place} is there already: open it, or name another collection.")
-        about = asdict(manifest)
-        engine = ServerEngine.create(client, collection, manifest.dimensions, manifest.dtype, about)
-        return cls(place, manifest, model, engine, None)
+        backend = backend_at(place, api_key)
+        backend.create(manifest)
+        return cls(backend, model)
 
     @classmethod
     def exists(cls, place: str | Path, api_key: str | None = None) -> bool:
-        """Whether there is an index."""
-        if not is_address(place):
-            return (Path(place) / MANIFEST).is_file()
-        from textnuggets.search.backends.server import ServerEngine, connect
-
-        url, collection = split_address(str(place))
-        return ServerEngine(connect(url, api_key), collection).exists()
+        """Return whether there is an index at a folder or address."""
+        return backend_at(place, api_key).exists()
 
     @classmethod
     def open(cls, place: str | Path, model: NuggetModel | None = None, api_key: str | None = None) -> Self:
-        """An index that is there.
+        """Open an existing index.
 
         Args:
-            place: Its folder, or `http://host:port/collection`.
-            model: The model it was built with; loaded by the name the index has for it by default.
-            api_key: For a server.
+            place: Folder of the index, or `http://host:port/collection`.
+            model: Model the index was built with; by default loaded by the name stored in the index.
+            api_key: API key of a server.
         """
-        engine: Engine
-        if is_address(place):
-            from textnuggets.search.backends.server import ServerEngine, connect
-
-            url, collection = split_address(str(place))
-            server = ServerEngine(connect(url, api_key), collection)
-            if not server.exists():
-                raise IndexFileError(f"{place}: the server has no such collection.")
-            manifest = Manifest.read(server.about(), str(place))
-            return cls(str(place), manifest, check_model(manifest, model, str(place)), server, None)
-
-        from textnuggets.search.backends.edge import EdgeEngine
-
-        folder = Path(place)
-        manifest = read_manifest(folder)
-        found = check_model(manifest, model, str(folder))
-        lock = lock_folder(folder)
-        try:
-            manifest = read_manifest(folder)  # it may have been compacted until we had the lock
-            clean(folder, manifest)
-            if not (folder / manifest.engine).is_dir():
-                raise IndexFileError(f"{folder}: its vectors are missing ({manifest.engine}).")
-            engine = EdgeEngine.open(folder / manifest.engine)
-            check_documents(folder, engine)
-        except BaseException:
-            lock.release()
-            raise
-        return cls(str(folder), manifest, found, engine, lock)
+        backend = backend_at(place, api_key)
+        if model is not None:
+            check_model(backend.read_manifest(), model, backend.place)
+        backend.open()
+        return cls(backend, model)
 
     def close(self) -> None:
-        """Let go of the files, so that others can open the index."""
-        try:
-            self._engine.close()
-        finally:
-            if self._lock is not None:
-                self._lock.release()
+        """Close the files and release the lock, so that another process can open the index."""
+        self._backend.close()
 
     def __enter__(self) -> Self:
         return self
@@ -226,9 +135,9 @@ class NuggetIndex:
         self.close()
 
     def __len__(self) -> int:
-        return self._engine.count()
+        return self._backend.engine.count()
 
-    # ---------------------------------------------------------------- documents in and out
+    # ---------------------------------------------------------------- write
 
     def add(
         self,
@@ -237,16 +146,16 @@ class NuggetIndex:
         metadata: Iterable[Mapping[str, Any] | None] | None = None,
         show_progress_bar: bool = False,
     ) -> Added:
-        """Add documents, in place of those with the same ids; what is there unchanged is left alone.
+        """Add documents, replacing those with the same ids; unchanged documents are skipped.
 
-        A batch at a time: what the progress counts is on the disk, so that after a crash the same call
-        goes on where it was.
+        Documents are written in batches, and the progress counts only what is on disk. After a crash, the same call
+        resumes where it stopped.
 
         Args:
-            ids: Names of your own.
-            texts: As many texts.
-            metadata: As many JSON objects, which a search can be filtered by.
-            show_progress_bar: Whether to report on standard error.
+            ids: Unique name of each document.
+            texts: Text of each document.
+            metadata: JSON object of each document, which searches can filter by.
+            show_progress_bar: Whether to report progress on standard error.
         """
         if metadata is None:
             documents = (Document(name, text) for name, text in zip(ids, texts, strict=True))
@@ -256,200 +165,66 @@ class NuggetIndex:
         return self.add_documents(documents, show_progress_bar)
 
     def add_documents(self, documents: Iterable[Document], show_progress_bar: bool = False) -> Added:
-        """The same, with documents as files are read into."""
+        """Add documents as read from files; see `add`."""
 
-        def encode(new: list[Row]) -> list[Nuggets]:
+        def encode(rows: list[Row]) -> list[Nuggets]:
             try:
-                return self.model.encode([row.document.text for row in new], ratio=self.manifest.ratio)
+                return self.model.encode([row.document.text for row in rows], ratio=self.manifest.ratio)
             except InputError as error:
-                names = f"{new[0].document.id!r} to {new[-1].document.id!r}"
-                raise InputError(f"of the documents {names}: {error}") from error
+                names = f"{rows[0].document.id!r} to {rows[-1].document.id!r}"
+                raise InputError(f"in documents {names}: {error}") from error
 
-        rows = (Row(document, digest_of(document), None) for document in documents)
-        with one_warning(stacklevel=3):  # for all batches
-            return self._add(rows, encode, show_progress_bar)
-
-    def _add(
-        self, rows: Iterable[Row], encode: Callable[[list[Row]], list[Nuggets]], show_progress_bar: bool
-    ) -> Added:
-        """Write what is new or changed, a batch at a time; each is on the disk before it is counted."""
-        written = unchanged = repeated = 0
-        with Progress("index", None, show_progress_bar) as progress:
-            for batch in batches(rows, BATCH, lambda row: len(row.document.text), CHARACTERS):
-                latest = {row.document.id: row for row in batch}  # of one id twice, the last
-                known = {item.id: item.payload.get("hash") for item in self._engine.get(list(latest))}
-                new = [row for name, row in latest.items() if known.get(name) != row.digest]
-                if new:
-                    made = zip(new, encode(new), strict=True)
-                    self._engine.put([self._stored(row.document, found, row.digest) for row, found in made])
-                    self._remember_count()
-                written += len(new)
-                unchanged += len(latest) - len(new)
-                repeated += len(batch) - len(latest)
-                progress.add(len(batch))
-        return Added(written, unchanged, repeated)
-
-    def _remember_count(self) -> None:
-        """What the index must have when it is opened again: an engine does not notice all that is missing."""
-        if self._lock is not None:
-            write_count(Path(self.place), len(self))
+        with one_warning(stacklevel=3):  # one for all batches
+            return write_rows(self._backend, map(to_row, documents), encode, show_progress_bar)
 
     def add_encoded(self, path: str | Path, show_progress_bar: bool = False) -> Added:
-        """Add what `textnuggets encode` wrote, without encoding it again; the rest is as in `add`.
+        """Add documents that `textnuggets encode` has encoded; otherwise as `add`.
 
         Args:
-            path: A Parquet file of nuggets, made by the same weights at the same ratio.
-            show_progress_bar: Whether to report on standard error.
+            path: Parquet file of nuggets, made with the same weights at the same ratio.
+            show_progress_bar: Whether to report progress on standard error.
         """
-        about = read_metadata(path)
-        if about.get("weights") != self.manifest.fingerprint:
-            raise IndexFileError(
-                f"{path} was made by {about.get('model')!r} (weights {about.get('weights')}), the index by "
-                f"{self.manifest.model!r} ({self.manifest.fingerprint})."
-            )
-        if about.get("ratio") not in (None, self.manifest.ratio):  # none: each text has its own
-            raise IndexFileError(
-                f"{path} was made at the ratio {about['ratio']}, the index at {self.manifest.ratio}."
-            )
 
-        def rows() -> Iterator[Row]:
-            for name, nuggets, text in iter_rows(path):
-                if text is None and self.manifest.store_text:
-                    raise InputError(
-                        f"{path} holds no texts: encode --with-text, or index with --no-store-text."
-                    )
-                document = Document(name, text or "")
-                yield Row(document, digest_of(document) if text is not None else _digest(nuggets), nuggets)
+        def encode(rows: list[Row]) -> list[Nuggets]:
+            return [row.nuggets for row in rows if row.nuggets is not None]
 
-        return self._add(
-            rows(), lambda new: [row.nuggets for row in new if row.nuggets is not None], show_progress_bar
-        )
-
-    def _stored(self, document: Document, nuggets: Nuggets, digest: str) -> Stored:
-        norms = np.linalg.norm(nuggets.vectors.astype(np.float32), axis=1)
-        vectors = nuggets.vectors / np.maximum(norms, 1e-12)[:, None]
-        payload: dict[str, Any] = {
-            "hash": digest,
-            "layout": pack_layout(nuggets, norms),
-            "metadata": document.metadata or {},
-            "labels": labels_of(document.metadata or {}),
-        }
-        if self.manifest.store_text:
-            payload["text"] = document.text
-        elif nuggets.layout.runs:  # for the text that is regenerated
-            payload["spaces"] = pack_spaces(nuggets.layout)
-        return Stored(document.id, vectors.astype(np.float32), payload)
+        return write_rows(self._backend, encoded_rows(path, self.manifest), encode, show_progress_bar)
 
     def delete(self, ids: Iterable[str]) -> list[str]:
-        """Forget documents; returns those of the ids that were not there.
+        """Delete documents and return the ids that were not in the index.
 
-        Their bytes leave the disk when the index is compacted.
+        Their bytes stay on disk until the index is compacted.
         """
-        wanted = list(dict.fromkeys(ids))
-        there = {item.id for item in self._engine.get(wanted)}
-        if there:
-            if self._lock is not None:
-                write_count(Path(self.place), len(self) - len(there))  # before: afterwards it may be too late
-            self._engine.delete([name for name in wanted if name in there])
-        return [name for name in wanted if name not in there]
+        return delete_documents(self._backend, ids)
 
     def compact(self, show_progress_bar: bool = False) -> None:
-        """Write the index anew: nothing that was deleted or replaced is left on the disk."""
-        from textnuggets.search.backends.edge import EdgeEngine
+        """Rewrite the index without deleted and replaced documents.
 
-        if not isinstance(self._engine, EdgeEngine):
-            raise ConfigError("a server compacts its collections itself.")
-        folder = Path(self.place)
-        number = int(self.manifest.engine.rpartition("-")[2]) + 1
-        manifest = Manifest(**{**asdict(self.manifest), "engine": f"engine-{number}"})
-        clean(folder, self.manifest)
-        fresh = EdgeEngine.create(folder / manifest.engine, manifest.dimensions, manifest.dtype)
-        try:
-            with Progress("compact", len(self), show_progress_bar) as progress:
-                for batch in batches(self._engine.documents(), BATCH):
-                    fresh.put(batch)
-                    progress.add(len(batch))
-            fresh.optimize()
-            fresh.drop_log()
-            if fresh.count() != len(self):
-                raise IndexFileError(
-                    f"{folder}: {len(self):,} documents became {fresh.count():,}; it stays as it was."
-                )
-        except BaseException:
-            fresh.close()
-            shutil.rmtree(folder / manifest.engine, ignore_errors=True)
-            raise
-        write_manifest(folder, manifest)  # from here on the new files are the index
-        self._engine.close()
-        self._engine, self.manifest = fresh, manifest
-        clean(folder, manifest)
+        Raises:
+            ConfigError: On a server, which compacts its collections itself.
+        """
+        self._backend.compact(show_progress_bar)
 
-    # ---------------------------------------------------------------- search
+    # ---------------------------------------------------------------- read
 
     def search(self, query: str, k: int = 10, filter: Mapping[str, Any] | None = None) -> list[Hit]:
-        """The k documents that answer the query best.
+        """Return the k documents that match the query best, best first.
 
         Args:
             query: Any text.
-            k: How many.
-            filter: Metadata they must have.
+            k: Number of documents at most.
+            filter: Metadata that documents must have.
         """
         check_count("k", k, at_least=1)
-        if not isinstance(query, str) or not query.strip():
-            raise InputError("the query is empty: there is nothing to search for.")
-        asked = self.model.encode(query, ratio=self.manifest.query_ratio)
-        vectors = unit(asked, "query")
-        labels = labels_of(filter or {})
-        for key, value in (filter or {}).items():
-            if not labels_of({key: value}):
-                raise InputError(f"the filter {key!r} has nothing to compare with: {value!r}.")
-        if not all(map(is_unicode, labels)):
-            raise InputError("the filter holds half a surrogate pair, so it is no text.")
-        found = self._engine.find(vectors, k, labels)
-        stored = [
-            unpack_layout(payload["layout"], item.document.vectors, payload.get("spaces"))
-            for item in found
-            for payload in [item.document.payload]
-        ]
-        texts = [item.document.payload.get("text") for item in found]
-        regenerated = self._regenerate(stored, texts)
-        hits = []
-        for item, nuggets, text, again in zip(found, stored, texts, regenerated, strict=True):
-            cosines = vectors @ item.document.vectors.T
-            best = cosines.argmax(1)
-            matches = [
-                Match(stretch(asked, i), stretch(nuggets, j), float(cosines[i, j]))
-                for i, j in enumerate(best.tolist())
-            ]
-            metadata = item.document.payload.get("metadata") or {}
-            shown, is_again = (text, False) if text is not None else (again, again is not None)
-            hits.append(Hit(item.document.id, item.score / len(vectors), matches, metadata, shown, is_again))
-        return hits
-
-    def _regenerate(self, nuggets: Sequence[Nuggets], texts: Sequence[str | None]) -> list[str | None]:
-        """What the vectors decode into, for those without a text, if the model has a decoder."""
-        missing = [item for item, text in zip(nuggets, texts, strict=True) if text is None]
-        if not missing or not self.model.can_decode:
-            return [None] * len(texts)
-        decoded = iter(self.model.reconstruct(missing, num_beams=1))
-        return [next(decoded) if text is None else None for text in texts]
+        check_query(query)
+        nuggets = self.model.encode(query, ratio=self.manifest.query_ratio)
+        return find_hits(self._backend.engine, self.model, nuggets, k, filter or {})
 
     def info(self) -> dict[str, Any]:
-        """What the index is, how many documents it holds and the room they take."""
-        found = {**asdict(self.manifest), "documents": len(self)}
-        if self._lock is not None:
-            found["bytes"] = disk_usage(Path(self.place))
-            found["reclaimable_bytes"] = self.reclaimable_bytes
-        return found
+        """Return the settings, the number of documents and, for a folder, its size on disk."""
+        return {**asdict(self.manifest), "documents": len(self), **self._backend.disk_usage()}
 
     @property
     def reclaimable_bytes(self) -> int:
-        """Disk that `compact` would free at least; 0 on a server, which compacts by itself."""
-        return getattr(self._engine, "log_bytes", 0)
-
-
-def _digest(nuggets: Nuggets) -> str:
-    """Return what changes with a text that is not stored: its vectors and its white space."""
-    spaces = repr(nuggets.layout.runs) if nuggets.layout.runs else ""
-    vectors = np.ascontiguousarray(nuggets.vectors).tobytes()
-    return short_digest([vectors, spaces.encode()], 12)
+        """Bytes that `compact` would free at least; 0 on a server, which compacts by itself."""
+        return self._backend.reclaimable_bytes

@@ -1,4 +1,4 @@
-"""What an index keeps of nuggets besides their unit vectors, in few bytes: where they stand, and what decoding needs."""
+"""Packing of nuggets into the payload of a stored document: everything but their unit vectors."""
 
 from __future__ import annotations
 
@@ -12,39 +12,44 @@ from textnuggets.errors import IndexFileError
 from textnuggets.model.layout import Layout
 from textnuggets.model.nuggets import Nuggets
 
-WHOLE, REAL = np.dtype("<i4"), np.dtype("<f4")
+INT, FLOAT = np.dtype("<i4"), np.dtype("<f4")
 
 
 def pack_layout(nuggets: Nuggets, norms: NDArray[np.floating]) -> str:
-    """Windows, positions, spans, scores and the vectors' lengths, as text that JSON can hold."""
+    """Return windows, positions, spans, scores and the norms of the vectors as base64."""
     parts = [
-        np.array([len(nuggets.windows)], WHOLE),
-        nuggets.windows.astype(WHOLE),
-        nuggets.positions.astype(WHOLE),
-        nuggets.spans.astype(WHOLE),
-        nuggets.scores.astype(REAL),
-        norms.astype(REAL),
+        np.array([len(nuggets.windows)], INT),
+        nuggets.windows.astype(INT),
+        nuggets.positions.astype(INT),
+        nuggets.spans.astype(INT),
+        nuggets.scores.astype(FLOAT),
+        norms.astype(FLOAT),
     ]
     return b64encode(b"".join(part.tobytes() for part in parts)).decode("ascii")
 
 
 def pack_spaces(layout: Layout) -> list[Any]:
-    """Return what a text's white space was, as JSON can hold it."""
+    """Return the white space of a text as JSON."""
     return [list(layout.words), [list(run) for run in layout.runs]]
 
 
 def unpack_layout(packed: str, vectors: NDArray[np.float32], spaces: list[Any] | None = None) -> Nuggets:
-    """The nuggets again, from their layout, their `(k, d)` unit vectors and their white space; without the tokens'
-    names."""
+    """Return the nuggets of a stored document; their tokens are not stored and are empty strings.
+
+    Args:
+        packed: Result of `pack_layout`.
+        vectors: `(k, d)` unit vectors.
+        spaces: Result of `pack_spaces`; none by default.
+    """
     try:
         data = b64decode(packed, validate=True)
-        count, k = int(np.frombuffer(data, WHOLE, 1)[0]), len(vectors)
+        count, k = int(np.frombuffer(data, INT, 1)[0]), len(vectors)
         sizes = np.cumsum([1, 4 * count, k, 2 * k, k, k]) * 4
         if len(data) != sizes[-1]:
             raise ValueError(f"{len(data)} bytes for {k} vectors")
         windows, positions, spans, scores, norms = (
             np.frombuffer(data[start:end], kind)
-            for start, end, kind in zip(sizes[:-1], sizes[1:], (WHOLE, WHOLE, WHOLE, REAL, REAL), strict=True)
+            for start, end, kind in zip(sizes[:-1], sizes[1:], (INT, INT, INT, FLOAT, FLOAT), strict=True)
         )
         words, runs = spaces or ((), ())
         layout = Layout(tuple(words), tuple((int(before), str(space)) for before, space in runs))

@@ -1,8 +1,4 @@
-"""What an index needs of the engine that holds its vectors: another engine is one more file like `edge`.
-
-An engine keeps documents of several unit vectors each, finds those with the largest sum over a query's
-vectors of the best dot product with theirs (MaxSim), and is not asked for more.
-"""
+"""Interface of a backend: an engine that searches vectors, and storage for an index around it."""
 
 from __future__ import annotations
 
@@ -15,79 +11,138 @@ from uuid import NAMESPACE_URL, uuid5
 import numpy as np
 from numpy.typing import NDArray
 
+from textnuggets.search.manifest import Manifest
+
 DTYPES = ("float32", "float16", "int8")
 
 
 class Stored(NamedTuple):
-    """One document as an engine keeps it."""
+    """Document as an engine stores it."""
 
     id: str
-    """The user's own."""
+    """Id given by the user."""
     vectors: NDArray[np.float32]
     """`(k, d)` unit vectors."""
     payload: dict[str, Any]
-    """What belongs to it, as JSON; its `labels`, a list of texts, can be filtered by."""
+    """JSON object stored with the vectors; searches can filter by its `labels`, a list of strings."""
 
 
 class Found(NamedTuple):
-    """A document that was found."""
+    """Document found by an engine."""
 
     document: Stored
     score: float
-    """The sum over the query's vectors."""
+    """MaxSim: the sum over the query's vectors of the highest dot product."""
 
 
 class Engine(ABC):
-    """Documents of unit vectors, found by MaxSim."""
+    """Multi-vector search engine: stores documents of unit vectors and ranks them by MaxSim."""
 
     @abstractmethod
     def put(self, documents: Sequence[Stored]) -> None:
-        """Add documents, in place of those with the same ids; they are safe when this returns."""
+        """Write documents, replacing those with the same ids; return once they are durable."""
 
     @abstractmethod
     def find(self, query: NDArray[np.float32], k: int, labels: Sequence[str]) -> list[Found]:
-        """The k best documents with all of some labels for `(q, d)` unit vectors, best first, with their vectors."""
+        """Return the k best documents with their vectors, best first.
+
+        Args:
+            query: `(q, d)` unit vectors.
+            k: Number of documents at most.
+            labels: Labels that a document must all have.
+        """
 
     @abstractmethod
     def get(self, ids: Sequence[str]) -> list[Stored]:
-        """Those of some documents that are there, in any order, without their vectors."""
+        """Return the documents with the given ids that exist, in any order, without their vectors."""
 
     @abstractmethod
     def delete(self, ids: Sequence[str]) -> None:
-        """Forget documents."""
+        """Delete documents."""
 
     @abstractmethod
     def documents(self) -> Iterator[Stored]:
-        """All documents, in any order."""
+        """Yield all documents, in any order."""
 
     @abstractmethod
     def count(self) -> int:
-        """How many documents there are."""
+        """Return the number of documents."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
+
+
+class Backend(ABC):
+    """Storage of one index: its manifest and its engine, which are set by `create` and `open`."""
+
+    manifest: Manifest
+    engine: Engine
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+
+    @abstractmethod
+    def exists(self) -> bool:
+        """Return whether the index exists."""
+
+    @abstractmethod
+    def create(self, manifest: Manifest) -> None:
+        """Create an empty index; raise IndexFileError if something is in its place."""
+
+    @abstractmethod
+    def read_manifest(self) -> Manifest:
+        """Return the stored manifest without opening the index; raise IndexFileError if there is none."""
+
+    @abstractmethod
+    def open(self) -> None:
+        """Open an existing index, locking it if only one process may use it."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the engine and release the lock."""
+
+    def save_count(self, deleting: int = 0) -> None:  # noqa: ARG002
+        """Record the number of documents, so that `open` can detect lost ones; does nothing by default.
+
+        Args:
+            deleting: Number of documents that are about to be deleted.
+        """
+        return
+
+    @abstractmethod
+    def compact(self, show_progress_bar: bool) -> None:
+        """Rewrite the index without deleted and replaced documents; raise ConfigError if it compacts by itself."""
+
+    def disk_usage(self) -> dict[str, int]:
+        """Return `bytes` and `reclaimable_bytes`; empty, the default, if they are not known."""
+        return {}
+
+    @property
+    def reclaimable_bytes(self) -> int:
+        """Bytes that `compact` would free at least; 0, the default, if it compacts by itself."""
+        return 0
 
 
 def point_id(name: str) -> str:
-    """The UUID by which an engine knows a document: engines take no other names."""
+    """Return the UUID under which an engine stores a document; Qdrant does not accept strings as ids."""
     return str(uuid5(NAMESPACE_URL, f"textnuggets:{name}"))
 
 
 def labels_of(metadata: Mapping[str, Any]) -> list[str]:
-    """What metadata is filtered by: `key=value` for each value that is no object; of a list, for each item.
+    """Return `key=value` for each value that is not an object, and for each item of a list.
 
-    As text, so that '1999' finds 1999, and so that engines need to compare nothing but texts.
+    Values are written as text, so that '1999' matches 1999 and engines only need to compare strings.
     """
-    found: list[str] = []
+    labels: list[str] = []
     for key, value in metadata.items():
         for item in value if isinstance(value, list | tuple) else [value]:
             if not isinstance(item, dict | list | tuple):
-                found.append(f"{key}={_written(item)}")
-    return found
+                labels.append(f"{key}={_to_text(item)}")
+    return labels
 
 
-def _written(value: Any) -> str:
+def _to_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, float) and value.is_integer():

@@ -1,9 +1,10 @@
-"""Qdrant Edge: the engine inside this process, one folder on disk, exact."""
+"""Index in a folder: Qdrant Edge as engine, inside this process."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,7 +13,11 @@ from numpy.typing import NDArray
 
 from textnuggets.errors import IndexFileError, MissingExtraError
 from textnuggets.io.files import disk_usage
-from textnuggets.search.backends.base import Engine, Found, Stored, point_id
+from textnuggets.io.progress import Progress
+from textnuggets.search.backends import folder as files
+from textnuggets.search.backends.base import Backend, Engine, Found, Stored, point_id
+from textnuggets.search.batching import batches
+from textnuggets.search.manifest import Manifest
 
 try:
     import qdrant_edge as qdrant
@@ -20,45 +25,45 @@ except ImportError as error:
     raise MissingExtraError("qdrant-edge-py", "search", "an index on disk") from error
 
 PAGE = 256  # documents read at a time
-SPARE = 150_000_000  # bytes the disk must have left: files grow in steps of 32 MB
+SPARE = 150_000_000  # bytes that must stay free on the disk: files grow in steps of 32 MB
 DATATYPES = {
     "float32": qdrant.VectorStorageDatatype.Float32,
     "float16": qdrant.VectorStorageDatatype.Float16,
-    "int8": qdrant.VectorStorageDatatype.Turbo8,  # eight bits a number, after a rotation
+    "int8": qdrant.VectorStorageDatatype.Turbo8,  # eight bits per number, after a rotation
 }
 Result = TypeVar("Result")
 
 
 class EdgeEngine(Engine):
-    """A folder of Qdrant Edge's own files."""
+    """Engine on a folder of Qdrant Edge's files; searches are exact."""
 
     def __init__(self, folder: Path, shard: Any) -> None:
         self.folder, self._shard = folder, shard
-        self._updates = 0  # since it was made or opened here
+        self._updates = 0  # updates since it was created or opened here
 
     @classmethod
     def create(cls, folder: Path, size: int, dtype: str) -> EdgeEngine:
-        """An empty engine for vectors of `size` dimensions."""
+        """Create an empty engine for vectors of `size` dimensions."""
         vectors = qdrant.EdgeVectorParams(
             size=size,
             distance=qdrant.Distance.Dot,
             multivector_config=qdrant.MultiVectorConfig(qdrant.MultiVectorComparator.MaxSim),
             datatype=DATATYPES[dtype],
-            # No graph: every document is looked at, so that nothing is missed.
+            # No graph: every document is scored, so that searches are exact.
             hnsw_config=qdrant.HnswIndexConfig(m=0, ef_construct=16, full_scan_threshold=0),
         )
-        # With its log: without, vectors reach the disk before what belongs to them, and a kill tears them apart.
+        # Without the log, vectors reach the disk before their payload, and a killed process leaves them inconsistent.
         config = qdrant.EdgeConfig(vectors=vectors, wal_enabled=True)
         folder.mkdir(parents=True)
         return cls(folder, _try(folder, lambda: qdrant.EdgeShard.create(str(folder), config)))
 
     @classmethod
     def open(cls, folder: Path) -> EdgeEngine:
-        """The engine of a folder."""
+        """Open the engine of a folder."""
         return cls(folder, _try(folder, lambda: qdrant.EdgeShard.load(str(folder))))
 
     def put(self, documents: Sequence[Stored]) -> None:
-        """Write, and wait for the disk."""
+        """Write documents and flush them to disk."""
         self._check_room(sum(item.vectors.nbytes for item in documents))
         self._update(
             lambda: qdrant.UpdateOperation.upsert_points(
@@ -70,7 +75,7 @@ class EdgeEngine(Engine):
         )
 
     def find(self, query: NDArray[np.float32], k: int, labels: Sequence[str]) -> list[Found]:
-        """Look at every document that the filter lets through."""
+        """Score every document that has the labels, and return the k best."""
         points = _try(
             self.folder,
             lambda: self._shard.query(
@@ -86,7 +91,7 @@ class EdgeEngine(Engine):
         return [Found(_stored(point), point.score) for point in points]
 
     def get(self, ids: Sequence[str]) -> list[Stored]:
-        """By id."""
+        """Return the documents with the given ids, without their vectors."""
         points = [point_id(name) for name in ids]
         records = _try(
             self.folder, lambda: self._shard.retrieve(points, with_payload=True, with_vector=False)
@@ -94,11 +99,11 @@ class EdgeEngine(Engine):
         return [_stored(record) for record in records]
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Forget documents; their bytes go when the index is compacted."""
+        """Delete documents; their bytes stay on disk until the index is compacted."""
         self._update(lambda: qdrant.UpdateOperation.delete_points([point_id(name) for name in ids]))
 
     def documents(self) -> Iterator[Stored]:
-        """All of them, a page at a time."""
+        """Yield all documents, read one page at a time."""
         offset = None
         while True:
             request = qdrant.ScrollRequest(offset=offset, limit=PAGE, with_payload=True, with_vector=True)
@@ -108,31 +113,31 @@ class EdgeEngine(Engine):
                 return
 
     def count(self) -> int:
-        """Of documents."""
+        """Return the number of documents."""
         return int(_try(self.folder, lambda: self._shard.count(qdrant.CountRequest(exact=True))))
 
     def optimize(self) -> None:
-        """Merge what was written in parts."""
+        """Merge the segments into few."""
         _try(self.folder, self._shard.optimize)
         _try(self.folder, self._shard.flush)
 
     def drop_log(self) -> None:
-        """Remove the log, larger than all the rest, of an engine that was made here and whose files are written.
+        """Remove the log of a flushed engine that was created here; it takes more space than everything else.
 
-        Qdrant numbers updates by its log, and passes over those to a document that has a higher number already: the new
-        log is brought as far as the old one was, by updates that change nothing.
+        Qdrant numbers updates by their position in the log and ignores an update of a document that already has a
+        higher number. Updates without effect bring the new log to the length of the old one.
         """
         self.close()
         shutil.rmtree(self.folder / "wal")
         self._shard = _try(self.folder, lambda: qdrant.EdgeShard.load(str(self.folder)))
-        nothing = point_id("")  # no document has this name
+        nothing = point_id("")  # ids are not empty, so this document does not exist
         for _ in range(self._updates + 1):
             _try(self.folder, lambda: self._shard.update(qdrant.UpdateOperation.delete_points([nothing])))
         _try(self.folder, self._shard.flush)
 
     @property
     def log_bytes(self) -> int:
-        """Disk taken by the log, which holds everything a second time."""
+        """Bytes of the log, which holds a second copy of everything."""
         return disk_usage(self.folder / "wal")
 
     def close(self) -> None:
@@ -145,20 +150,135 @@ class EdgeEngine(Engine):
         _try(self.folder, self._shard.flush)
 
     def _check_room(self, size: int) -> None:
-        """Whether the disk has room; the engine writes into mapped files, and a full disk would end the process."""
+        """Raise IndexFileError if the disk is nearly full.
+
+        The engine writes to memory-mapped files, so a full disk would kill the process.
+        """
         free = shutil.disk_usage(self.folder).free
         if free < size * 3 + SPARE:
             raise IndexFileError(
-                f"{self.folder}: the disk has {free / 1e6:,.0f} MB left, too few to write on. What was reported is safe."
+                f"{self.folder}: the disk has {free / 1e6:,.0f} MB left, too little to continue. Reported documents are safe."
+            )
+
+
+class EdgeBackend(Backend):
+    """Index in a folder, locked by the process that has it open.
+
+    The manifest names the folder of the engine's files. It is written last when an index is created or compacted, so
+    that a killed process leaves either the old index or the new one.
+    """
+
+    engine: EdgeEngine
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(str(folder))
+        self.folder = folder
+
+    def exists(self) -> bool:
+        """Return whether the folder has a manifest."""
+        return (self.folder / files.MANIFEST).is_file()
+
+    def create(self, manifest: Manifest) -> None:
+        """Create the folder of an empty index and lock it."""
+        files.check_is_free(self.folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._lock = files.lock_folder(self.folder)
+        try:
+            files.remove_engines(self.folder)
+            self.engine = EdgeEngine.create(
+                self.folder / manifest.engine, manifest.dimensions, manifest.dtype
+            )
+            files.write_count(self.folder, 0)
+            files.write_manifest(self.folder, manifest)  # last: without it, the folder is not an index
+        except BaseException:
+            self._lock.release()
+            raise
+        self.manifest = manifest
+
+    def read_manifest(self) -> Manifest:
+        """Return the manifest in the folder."""
+        return files.read_manifest(self.folder)
+
+    def open(self) -> None:
+        """Lock the folder, remove what an interrupted compaction left, and check that no documents are missing."""
+        self.read_manifest()  # before locking, which would write to a folder that is not an index
+        self._lock = files.lock_folder(self.folder)
+        try:
+            self.manifest = (
+                self.read_manifest()
+            )  # again: another process may have compacted it before the lock
+            files.remove_engines(self.folder, keep=self.manifest.engine)
+            if not (self.folder / self.manifest.engine).is_dir():
+                raise IndexFileError(f"{self.folder}: its vectors are missing ({self.manifest.engine}).")
+            self.engine = EdgeEngine.open(self.folder / self.manifest.engine)
+            self._check_count()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def close(self) -> None:
+        """Close the engine and release the lock."""
+        try:
+            self.engine.close()
+        finally:
+            self._lock.release()
+
+    def save_count(self, deleting: int = 0) -> None:
+        """Write the number of documents, less those that are about to be deleted."""
+        files.write_count(self.folder, self.engine.count() - deleting)
+
+    def compact(self, show_progress_bar: bool) -> None:
+        """Copy all documents to a new engine, which then replaces the old one."""
+        count = self.engine.count()
+        number = int(self.manifest.engine.rpartition("-")[2]) + 1
+        manifest = replace(self.manifest, engine=f"engine-{number}")
+        files.remove_engines(self.folder, keep=self.manifest.engine)
+        compacted = EdgeEngine.create(self.folder / manifest.engine, manifest.dimensions, manifest.dtype)
+        try:
+            with Progress("compact", count, show_progress_bar) as progress:
+                for batch in batches(self.engine.documents()):
+                    compacted.put(batch)
+                    progress.add(len(batch))
+            compacted.optimize()
+            compacted.drop_log()
+            if compacted.count() != count:
+                raise IndexFileError(
+                    f"{self.folder}: compacting kept {compacted.count():,} of {count:,} documents; the index is "
+                    f"unchanged."
+                )
+        except BaseException:
+            compacted.close()
+            shutil.rmtree(self.folder / manifest.engine, ignore_errors=True)
+            raise
+        files.write_manifest(self.folder, manifest)  # from here on, the new files are the index
+        self.engine.close()
+        self.engine, self.manifest = compacted, manifest
+        files.remove_engines(self.folder, keep=manifest.engine)
+
+    def disk_usage(self) -> dict[str, int]:
+        """Return the size of the folder, and how much of it `compact` would free."""
+        return {"bytes": disk_usage(self.folder), "reclaimable_bytes": self.reclaimable_bytes}
+
+    @property
+    def reclaimable_bytes(self) -> int:
+        """Bytes of the engine's log, which compacting removes."""
+        return self.engine.log_bytes
+
+    def _check_count(self) -> None:
+        """Raise IndexFileError if documents are missing, which the engine does not always notice."""
+        expected = files.read_count(self.folder)
+        if (count := self.engine.count()) < expected:
+            raise IndexFileError(
+                f"{self.folder} is damaged: it has {count:,} documents, expected at least {expected:,}."
             )
 
 
 def _try(folder: Path, action: Callable[[], Result]) -> Result:
-    """Whatever the engine raises, as one error that names the folder."""
+    """Run an action of the engine; raise IndexFileError with the folder if it fails."""
     try:
         return action()
     except BaseException as error:
-        # Its panics are no Exceptions.
+        # BaseException, since the engine's panics are not Exceptions.
         if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
             raise
         reason = str(error).strip().split("\n")[0] or type(error).__name__

@@ -1,16 +1,19 @@
-"""A Qdrant server or cluster as engine: the same index, for many processes and machines."""
+"""Index in a collection on a Qdrant server or cluster, for several processes and machines."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from typing import Any, TypeVar
+from urllib.parse import urlparse
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textnuggets.errors import IndexFileError, InputError, MissingExtraError
-from textnuggets.search.backends.base import Engine, Found, Stored, point_id
+from textnuggets.errors import ConfigError, IndexFileError, InputError, MissingExtraError
+from textnuggets.search.backends.base import Backend, Engine, Found, Stored, point_id
+from textnuggets.search.manifest import Manifest
 
 try:
     from qdrant_client import QdrantClient, models
@@ -18,10 +21,10 @@ try:
 except ImportError as error:
     raise MissingExtraError("qdrant-client", "search", "an index on a server") from error
 
-PAGE = 256
-SECONDS = 60  # until a request is given up
-REQUEST_NUMBERS = 1_000_000  # of vectors in one request: some 20 MB of JSON, where a server takes 32
-MOST_NUMBERS = 1_048_576  # a server refuses documents of more
+PAGE = 256  # documents read at a time
+SECONDS = 60  # timeout of a request
+REQUEST_NUMBERS = 1_000_000  # numbers per request: about 20 MB of JSON, while a server accepts 32 MB
+MOST_NUMBERS = 1_048_576  # a server rejects documents with more numbers
 DATATYPES = {
     "float32": models.Datatype.FLOAT32,
     "float16": models.Datatype.FLOAT16,
@@ -31,73 +34,50 @@ Result = TypeVar("Result")
 
 
 def connect(url: str, api_key: str | None = None) -> QdrantClient:
-    """A client of the server at an address; `:memory:` is a small one in this process."""
+    """Return a client of a server; `:memory:` is a small server inside this process."""
     if url == ":memory:":
         return QdrantClient(":memory:")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # of a key without TLS and the like, which docs/search.md speaks of
+            warnings.simplefilter("ignore")  # such as about an API key without TLS
             return QdrantClient(url=url, api_key=api_key, timeout=SECONDS, check_compatibility=False)
     except (ValueError, OSError, RuntimeError, ApiException) as error:
-        raise IndexFileError(f"{url}: no Qdrant server ({' '.join(str(error).split())[:200]}).") from error
+        raise IndexFileError(
+            f"{url}: cannot connect to a Qdrant server ({' '.join(str(error).split())[:200]})."
+        ) from error
 
 
 class ServerEngine(Engine):
-    """A collection on a server."""
+    """Engine on a collection of a server; searches are exact."""
 
     def __init__(self, client: QdrantClient, collection: str) -> None:
         self.client, self.collection = client, collection
 
-    @classmethod
-    def create(
-        cls, client: QdrantClient, collection: str, size: int, dtype: str, about: dict[str, Any]
-    ) -> ServerEngine:
-        """A new collection, with what is to be known about it as its metadata."""
-        made = cls(client, collection)
-        vectors = models.VectorParams(
-            size=size,
-            distance=models.Distance.DOT,
-            datatype=DATATYPES[dtype],
-            multivector_config=models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM),
-            hnsw_config=models.HnswConfigDiff(m=0),
-        )
-        made._try(lambda: client.create_collection(collection, vectors_config=vectors, metadata=about))
-        return made
-
-    def exists(self) -> bool:
-        """Whether the collection is there."""
-        return bool(self._try(lambda: self.client.collection_exists(self.collection)))
-
-    def about(self) -> dict[str, Any]:
-        """The metadata of the collection."""
-        info = self._try(lambda: self.client.get_collection(self.collection))
-        return dict(info.config.metadata or {})
-
     def put(self, documents: Sequence[Stored]) -> None:
-        """Send in parts a server takes, and wait until they are applied."""
-        part: list[Any] = []
+        """Send documents in requests of a size that a server accepts, and wait until they are written."""
+        request: list[Any] = []
         numbers = 0
         for item in documents:
             if item.vectors.size >= MOST_NUMBERS:
                 raise InputError(
-                    f"document {item.id!r} has {len(item.vectors):,} vectors, more than a server takes: cut it, or lower "
-                    f"the ratio."
+                    f"document {item.id!r} has {len(item.vectors):,} vectors, more than a server accepts: split it, or "
+                    f"lower the ratio."
                 )
-            if part and numbers + item.vectors.size > REQUEST_NUMBERS:
-                self._send(part)
-                part, numbers = [], 0
-            point = {"id": item.id, **item.payload}
-            part.append(models.PointStruct(id=point_id(item.id), vector=item.vectors.tolist(), payload=point))
+            if request and numbers + item.vectors.size > REQUEST_NUMBERS:
+                self._send(request)
+                request, numbers = [], 0
+            payload = {"id": item.id, **item.payload}
+            request.append(
+                models.PointStruct(id=point_id(item.id), vector=item.vectors.tolist(), payload=payload)
+            )
             numbers += item.vectors.size
-        self._send(part)
+        self._send(request)
 
     def _send(self, points: list[Any]) -> None:
         self._try(lambda: self.client.upsert(self.collection, points, wait=True))
 
     def find(self, query: NDArray[np.float32], k: int, labels: Sequence[str]) -> list[Found]:
-        """Look at every document that the filter lets through."""
+        """Score every document that has the labels, and return the k best."""
         answer = self._try(
             lambda: self.client.query_points(
                 self.collection,
@@ -111,7 +91,7 @@ class ServerEngine(Engine):
         return [Found(_stored(point), point.score) for point in answer.points]
 
     def get(self, ids: Sequence[str]) -> list[Stored]:
-        """By id."""
+        """Return the documents with the given ids, without their vectors."""
         points = [point_id(name) for name in ids]
         records = self._try(
             lambda: self.client.retrieve(self.collection, points, with_payload=True, with_vectors=False)
@@ -119,12 +99,12 @@ class ServerEngine(Engine):
         return [_stored(record) for record in records]
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Forget documents."""
+        """Delete documents."""
         chosen = models.PointIdsList(points=[point_id(name) for name in ids])
         self._try(lambda: self.client.delete(self.collection, chosen, wait=True))
 
     def documents(self) -> Iterator[Stored]:
-        """All of them, a page at a time."""
+        """Yield all documents, read one page at a time."""
         offset: Any = None
         while True:
             records, offset = self._try(
@@ -137,7 +117,7 @@ class ServerEngine(Engine):
                 return
 
     def count(self) -> int:
-        """Of documents."""
+        """Return the number of documents."""
         return int(self._try(lambda: self.client.count(self.collection, exact=True)).count)
 
     def close(self) -> None:
@@ -145,12 +125,78 @@ class ServerEngine(Engine):
         self.client.close()
 
     def _try(self, action: Callable[[], Result]) -> Result:
-        """Whatever the client raises, as one error that names the collection."""
-        try:
-            return action()
-        except (ApiException, ValueError, OSError, RuntimeError) as error:
-            reason = " ".join(str(error).split())[:300] or type(error).__name__
-            raise IndexFileError(f"collection {self.collection!r}: {reason}") from error
+        return _try(self.collection, action)
+
+
+class ServerBackend(Backend):
+    """Index in a collection, whose metadata is the manifest; the server locks and compacts by itself."""
+
+    def __init__(self, place: str, api_key: str | None = None) -> None:
+        super().__init__(place)
+        url, self.collection = split_address(place)
+        self.client = connect(url, api_key)
+        self.engine = ServerEngine(self.client, self.collection)
+
+    def exists(self) -> bool:
+        """Return whether the collection exists."""
+        return bool(_try(self.collection, lambda: self.client.collection_exists(self.collection)))
+
+    def create(self, manifest: Manifest) -> None:
+        """Create an empty collection."""
+        if self.exists():
+            raise IndexFileError(f"{self.place} is there already: open it, or name another collection.")
+        vectors = models.VectorParams(
+            size=manifest.dimensions,
+            distance=models.Distance.DOT,
+            datatype=DATATYPES[manifest.dtype],
+            multivector_config=models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM),
+            # No graph: every document is scored, so that searches are exact.
+            hnsw_config=models.HnswConfigDiff(m=0),
+        )
+        _try(
+            self.collection,
+            lambda: self.client.create_collection(
+                self.collection, vectors_config=vectors, metadata=asdict(manifest)
+            ),
+        )
+        self.manifest = manifest
+
+    def read_manifest(self) -> Manifest:
+        """Return the manifest in the metadata of the collection."""
+        if not self.exists():
+            raise IndexFileError(f"{self.place}: the server has no such collection.")
+        info = _try(self.collection, lambda: self.client.get_collection(self.collection))
+        return Manifest.read(dict(info.config.metadata or {}), self.place)
+
+    def open(self) -> None:
+        """Read the manifest."""
+        self.manifest = self.read_manifest()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.engine.close()
+
+    def compact(self, show_progress_bar: bool) -> None:  # noqa: ARG002
+        """Raise ConfigError, since the server compacts by itself."""
+        raise ConfigError("a server compacts its collections itself.")
+
+
+def split_address(address: str) -> tuple[str, str]:
+    """Return the server and the collection of `http://host:port/collection`."""
+    parts = urlparse(address)
+    collection = parts.path.strip("/")
+    if not parts.netloc or not collection or "/" in collection:
+        raise ConfigError(f"{address}: write a server as http://host:6333/collection.")
+    return f"{parts.scheme}://{parts.netloc}", collection
+
+
+def _try(collection: str, action: Callable[[], Result]) -> Result:
+    """Run a request; raise IndexFileError with the collection if it fails."""
+    try:
+        return action()
+    except (ApiException, ValueError, OSError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise IndexFileError(f"collection {collection!r}: {reason}") from error
 
 
 def _stored(point: Any) -> Stored:

@@ -1,0 +1,111 @@
+"""Searching an index: from a query to hits with the spans that matched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textnuggets.errors import InputError
+from textnuggets.io.documents import is_unicode
+from textnuggets.model.maxsim import unit
+from textnuggets.model.modeling import NuggetModel
+from textnuggets.model.nuggets import Nuggets
+from textnuggets.search.backends.base import Engine, labels_of
+from textnuggets.search.payload import unpack_layout
+from textnuggets.search.results import Hit, Match
+
+
+def check_query(query: str) -> None:
+    """Raise InputError if a query is empty or not a string."""
+    if not isinstance(query, str) or not query.strip():
+        raise InputError("the query is empty: there is nothing to search for.")
+
+
+def find_hits(
+    engine: Engine, model: NuggetModel, query: Nuggets, k: int, filter: Mapping[str, Any]
+) -> list[Hit]:
+    """Return the k best documents for an encoded query, best first.
+
+    Args:
+        engine: Documents to search.
+        model: Decodes documents whose text is not stored, if it has a decoder.
+        query: Nuggets of the query.
+        k: Number of documents at most.
+        filter: Metadata that documents must have.
+    """
+    query_vectors = unit(query, "query")
+    found = engine.find(query_vectors, k, _filter_labels(filter))
+    documents = [item.document for item in found]
+    nuggets = [
+        unpack_layout(item.payload["layout"], item.vectors, item.payload.get("spaces")) for item in documents
+    ]
+    stored_texts = [item.payload.get("text") for item in documents]
+    texts = _fill_in_texts(model, nuggets, stored_texts)
+    return [
+        Hit(
+            id=item.document.id,
+            score=item.score / len(query_vectors),
+            matches=_matches(query, query_vectors, its_nuggets, item.document.vectors),
+            metadata=item.document.payload.get("metadata") or {},
+            text=text,
+            regenerated=stored is None and text is not None,
+        )
+        for item, its_nuggets, stored, text in zip(found, nuggets, stored_texts, texts, strict=True)
+    ]
+
+
+def _filter_labels(filter: Mapping[str, Any]) -> list[str]:
+    """Return the labels of a filter; raise InputError if it has a value that cannot be compared."""
+    for key, value in filter.items():
+        if not labels_of({key: value}):
+            raise InputError(
+                f"the filter {key!r} has the value {value!r}: give a string, number, boolean or null, or a list of them."
+            )
+    labels = labels_of(filter)
+    if not all(map(is_unicode, labels)):
+        raise InputError("the filter holds half a surrogate pair, which is not valid Unicode.")
+    return labels
+
+
+def _matches(
+    query: Nuggets,
+    query_vectors: NDArray[np.floating],
+    document: Nuggets,
+    document_vectors: NDArray[np.floating],
+) -> list[Match]:
+    """Return the best match of each nugget of the query."""
+    cosines = query_vectors @ document_vectors.T
+    best = cosines.argmax(1)
+    return [
+        Match(_segment_span(query, i), _segment_span(document, j), float(cosines[i, j]))
+        for i, j in enumerate(best.tolist())
+    ]
+
+
+def _fill_in_texts(
+    model: NuggetModel, nuggets: Sequence[Nuggets], texts: Sequence[str | None]
+) -> list[str | None]:
+    """Return the texts, with missing ones decoded from their nuggets if the model has a decoder."""
+    missing = [item for item, text in zip(nuggets, texts, strict=True) if text is None]
+    if not missing or not model.can_decode:
+        return list(texts)
+    decoded = iter(model.reconstruct(missing, num_beams=1))
+    return [next(decoded) if text is None else text for text in texts]
+
+
+def _segment_span(nuggets: Nuggets, number: int) -> tuple[int, int]:
+    """Return the span of a nugget's segment.
+
+    The segment of a token at the start or end of a text may be empty; the nearest segment that is not empty is then
+    returned, preferably one before it.
+    """
+    segments = nuggets.segments
+    filled = np.flatnonzero(segments[:, 0] < segments[:, 1])
+    if not len(filled):
+        return 0, 0
+    before = filled[filled <= number]
+    start, end = segments[before[-1] if len(before) else filled[0]]
+    return int(start), int(end)

@@ -1,0 +1,144 @@
+"""Adding documents to an index and deleting them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from textnuggets.errors import IndexFileError, InputError
+from textnuggets.io.documents import Document, is_unicode
+from textnuggets.io.hashing import short_digest
+from textnuggets.io.progress import Progress
+from textnuggets.model.nuggets import Nuggets
+from textnuggets.model.parquet import iter_rows, read_metadata
+from textnuggets.search.backends.base import Backend, Stored, labels_of
+from textnuggets.search.batching import batches
+from textnuggets.search.manifest import Manifest
+from textnuggets.search.payload import pack_layout, pack_spaces
+from textnuggets.search.results import Added
+
+
+class Row(NamedTuple):
+    """Document to add, with its nuggets if it is already encoded."""
+
+    document: Document
+    digest: str
+    """Hash of everything that is stored; a document with the same digest is not written again."""
+    nuggets: Nuggets | None
+
+
+def to_row(document: Document) -> Row:
+    """Return a row to encode; raise InputError if the document cannot be stored."""
+    return Row(document, _digest_document(document), None)
+
+
+def encoded_rows(path: str | Path, manifest: Manifest) -> Iterator[Row]:
+    """Return the rows of a Parquet file of nuggets; raise IndexFileError if they do not fit the index."""
+    about = read_metadata(path)
+    if about.get("weights") != manifest.fingerprint:
+        raise IndexFileError(
+            f"{path} was made by {about.get('model')!r} (weights {about.get('weights')}), the index by "
+            f"{manifest.model!r} ({manifest.fingerprint})."
+        )
+    if about.get("ratio") not in (None, manifest.ratio):  # None: every text has a ratio of its own
+        raise IndexFileError(f"{path} was made at the ratio {about['ratio']}, the index at {manifest.ratio}.")
+    return _read_rows(path, manifest.store_text)
+
+
+def _read_rows(path: str | Path, store_text: bool) -> Iterator[Row]:
+    for name, nuggets, text in iter_rows(path):
+        if text is None and store_text:
+            raise InputError(f"{path} holds no texts: encode --with-text, or index with --no-store-text.")
+        document = Document(name, text or "")
+        digest = _digest_nuggets(nuggets) if text is None else _digest_document(document)
+        yield Row(document, digest, nuggets)
+
+
+def write_rows(
+    backend: Backend,
+    rows: Iterable[Row],
+    encode: Callable[[list[Row]], list[Nuggets]],
+    show_progress_bar: bool,
+) -> Added:
+    """Write new and changed documents in batches; each batch is on disk before it is counted.
+
+    Args:
+        backend: Storage of the index.
+        rows: Documents to add.
+        encode: Returns the nuggets of each row of a batch.
+        show_progress_bar: Whether to report progress on standard error.
+    """
+    written = unchanged = repeated = 0
+    with Progress("index", None, show_progress_bar) as progress:
+        for batch in batches(rows, lambda row: len(row.document.text)):
+            latest = {row.document.id: row for row in batch}  # the last row of each id
+            known = {item.id: item.payload.get("hash") for item in backend.engine.get(list(latest))}
+            new = [row for name, row in latest.items() if known.get(name) != row.digest]
+            if new:
+                encoded = zip(new, encode(new), strict=True)
+                store_text = backend.manifest.store_text
+                backend.engine.put([_to_stored(row, nuggets, store_text) for row, nuggets in encoded])
+                backend.save_count()
+            written += len(new)
+            unchanged += len(latest) - len(new)
+            repeated += len(batch) - len(latest)
+            progress.add(len(batch))
+    return Added(written, unchanged, repeated)
+
+
+def delete_documents(backend: Backend, ids: Iterable[str]) -> list[str]:
+    """Delete documents and return the ids that were not in the index."""
+    requested = list(dict.fromkeys(ids))
+    present = {item.id for item in backend.engine.get(requested)}
+    if present:
+        # Before deleting: an index with fewer documents than were saved would be refused after a crash.
+        backend.save_count(deleting=len(present))
+        backend.engine.delete([name for name in requested if name in present])
+    return [name for name in requested if name not in present]
+
+
+def _to_stored(row: Row, nuggets: Nuggets, store_text: bool) -> Stored:
+    document = row.document
+    norms = np.linalg.norm(nuggets.vectors.astype(np.float32), axis=1)
+    vectors = nuggets.vectors / np.maximum(norms, 1e-12)[:, None]
+    payload: dict[str, Any] = {
+        "hash": row.digest,
+        "layout": pack_layout(nuggets, norms),
+        "metadata": document.metadata or {},
+        "labels": labels_of(document.metadata or {}),
+    }
+    if store_text:
+        payload["text"] = document.text
+    elif nuggets.layout.runs:  # to regenerate the text with its white space
+        payload["spaces"] = pack_spaces(nuggets.layout)
+    return Stored(document.id, vectors.astype(np.float32), payload)
+
+
+def _digest_document(document: Document) -> str:
+    """Return a hash of a document's text and metadata; raise InputError if they cannot be stored."""
+    name, text = document.id, document.text
+    if not isinstance(name, str) or not name:
+        start = repr(text[:40]) if isinstance(text, str) else "?"
+        raise InputError(f"ids must be strings that are not empty, got {name!r} for {start}.")
+    if not isinstance(text, str):
+        raise InputError(f"texts must be strings; that of {name!r} is {type(text).__name__}.")
+    try:
+        metadata = json.dumps(document.metadata or {}, sort_keys=True, allow_nan=False, ensure_ascii=False)
+        if not all(isinstance(key, str) for key in document.metadata or {}):
+            raise TypeError("keys must be strings")
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the metadata of {name!r} is not what JSON can hold ({error}).") from error
+    if not all(map(is_unicode, (name, text, metadata))):
+        raise InputError(f"document {name!r} holds half a surrogate pair and cannot be stored as UTF-8.")
+    return short_digest([f"{metadata}\n{text}".encode()], 12)
+
+
+def _digest_nuggets(nuggets: Nuggets) -> str:
+    """Return a hash of the vectors and white space of a document whose text is not stored."""
+    spaces = repr(nuggets.layout.runs) if nuggets.layout.runs else ""
+    vectors = np.ascontiguousarray(nuggets.vectors).tobytes()
+    return short_digest([vectors, spaces.encode()], 12)
