@@ -1,4 +1,4 @@
-"""Which weights made these vectors?"""
+"""Fingerprints and names that identify the model of stored vectors."""
 
 from __future__ import annotations
 
@@ -9,19 +9,14 @@ from transformers import PreTrainedModel
 
 from textnuggets.shipped import DEFAULT, shipped_name
 
-SETTINGS = (
-    "scorer_layer",
-    "selector",
-    "gather",
-    "feedback",
-    "window",
-)  # what decides vectors besides weights
+# Settings that affect the vectors.
+SETTINGS = ("scorer_layer", "selector", "gather", "feedback", "window")
 
 
 def fingerprint(model: PreTrainedModel) -> str:
-    """A few digits that change with whatever changes the vectors, and not with the name of the model's folder.
+    """Return a hash of the weights and settings that affect the vectors, independent of the model's folder.
 
-    Of every tensor about a thousand values are taken: training moves them all.
+    About a thousand values of every tensor are hashed, which is enough because training changes all of them.
     """
     digest = blake2b(digest_size=8)
     digest.update(repr([getattr(model.config, key, None) for key in SETTINGS]).encode())
@@ -32,8 +27,7 @@ def fingerprint(model: PreTrainedModel) -> str:
 
 
 def lasting_name(name: str | Path | None) -> str:
-    """Return what files call a model, so that it is found from elsewhere: a shipped one by its name, a folder by its
-    absolute path."""
+    """Return a name valid from any directory: of a shipped model its name, of a folder its absolute path."""
     if name is None:
         return DEFAULT
     shipped = shipped_name(name)
