@@ -9,7 +9,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-from tests.model.test_tokenizing import marian_folder  # noqa: F401  a fixture
+from tests.model.test_tokenization import marian_folder  # noqa: F401  a fixture
 from tests.tiny import CONFIGS, CORPUS, tiny_model, tiny_tokenizer
 from textnuggets import NuggetConfig, NuggetModel
 from textnuggets.model.backbone import build_backbone
@@ -132,7 +132,7 @@ def test_the_command_writes_a_folder_that_trains(run, folder, tmp_path):
         ((folder, "--texts", texts, "--out", tmp_path / "small"), "is there already"),
         ((folder, "--texts", "none.txt", "--out", tmp_path / "b"), "no such file"),
         ((tmp_path / "none", "--texts", texts, "--out", tmp_path / "b"), "cannot load"),
-        ((folder, "--texts", texts, "--out", tmp_path / "b", "--spm", texts), "goes with a Marian backbone"),
+        ((folder, "--texts", texts, "--out", tmp_path / "b", "--spm", texts), "is for a Marian backbone"),
     ):
         failed = run("trim", *wrong)
         assert failed.returncode == 2

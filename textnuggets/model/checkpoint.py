@@ -72,7 +72,9 @@ def check_complete(name: str, missing: Iterable[str]) -> None:
     """Raise CheckpointError if weights are missing, which transformers would initialize at random."""
     if absent := sorted(missing):
         more = f" and {len(absent) - 3} more" if len(absent) > 3 else ""
-        raise CheckpointError(f"{name!r} lacks the weights {', '.join(absent[:3])}{more}: save or download it again.")
+        raise CheckpointError(
+            f"{name!r} lacks the weights {', '.join(absent[:3])}{more}: save or download it again."
+        )
 
 
 @contextmanager

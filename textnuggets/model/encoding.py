@@ -142,7 +142,7 @@ def _encode_batch(
         ids, real, decodes = input_ids.numpy(), mask.numpy(), model.can_decode
         coverage.add_batch(model.tokenizer, windows, ids, real, decodes)
     sentence_ends = None
-    if model.config.selector == "sentence_boundary":  # the one selector that must read the text
+    if model.selector.needs_sentence_ends:
         sentence_ends, _ = pad([w.sentence_ends() for w in windows], False)
     with torch.inference_mode():
         output = model.generate_nuggets(
@@ -155,9 +155,8 @@ def _encode_batch(
     scores = output.scores.float().cpu().numpy()
     positions = output.selection.positions.cpu().numpy()
     kept = output.selection.kept.sum(-1).tolist()
-    pooled = model.config.selector == "mean"
     return [
-        _assemble(window, vectors[i, :k], scores[i, :k], positions[i, :k], pooled)
+        _assemble(window, vectors[i, :k], scores[i, :k], positions[i, :k], model.selector.pools)
         for i, (window, k) in enumerate(zip(windows, kept, strict=True))
     ]
 

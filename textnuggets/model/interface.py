@@ -159,9 +159,10 @@ class TextInterface:
         if not isinstance(texts, Iterable):
             raise InputError(f"texts must be a string or an iterable of strings, got {type(texts).__name__}.")
         budget = Budget.of(ratio, max_vectors, model.config.ratio)
-        if max_vectors is not None and model.config.selector in ("all_tokens", "sentence_boundary"):
+        # A pooled text has one vector, which satisfies any maximum.
+        if max_vectors is not None and not (model.selector.counts or model.selector.pools):
             raise ConfigError(
-                f"max_vectors does not apply to the selector {model.config.selector!r}, which sets the number of "
+                f"max_vectors does not apply to the selector {model.selector.name!r}, which sets the number of "
                 f"vectors itself."
             )
 

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 Vectors: TypeAlias = "Nuggets | NDArray[np.floating] | Tensor"
 Unit = NDArray[np.float32]  # (k, d) vectors of length 1, from `unit`
-NOT_COMPARABLE = (
-    "these vectors were trained to be decoded, not to be compared: use textnuggets.load('search') to compare texts."
-)
+NOT_COMPARABLE = "these vectors were trained to be decoded, not to be compared: use textnuggets.load('search') to compare texts."
 BLOCK = 16_000_000  # maximum number of cosines in memory: 64 MB
 SAFE = (1e-15, 1e15)  # norms whose squares are well within the range of float32
 

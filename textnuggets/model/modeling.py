@@ -46,7 +46,7 @@ from textnuggets.model.outputs import GeneratedNuggets, NuggetOutput
 from textnuggets.model.pooling import Gather, mean_pool
 from textnuggets.model.residual import residual_bias
 from textnuggets.model.scoring import Scorer
-from textnuggets.model.selection import LEARNED, Candidates, Selection, get_selector, nugget_count
+from textnuggets.model.selection import Candidates, Selection, get_selector, nugget_count
 from textnuggets.model.tokenization import (
     check_tokenizer,
     fetch,
@@ -83,14 +83,13 @@ class NuggetModel(TextInterface, PreTrainedModel):
             )
         self.backbone: Any = backbone
         self.adapter = BackboneAdapter(backbone)
-        learns = config.selector in LEARNED
         self.adapter.check_layer(config.scorer_layer, config.feedback)
         self.selector = get_selector(config.selector)
-        self.scorer = Scorer(self.adapter.hidden_size) if learns else None
+        self.scorer = Scorer(self.adapter.hidden_size) if self.selector.learned else None
         self.feedback = Feedback(self.adapter.hidden_size) if config.feedback else None
         self.gather = Gather(self.adapter.hidden_size, config.gather)
         self.value = nn.Linear(self.adapter.hidden_size, self.adapter.hidden_size, bias=False)
-        if config.selector == "even_content":
+        if self.selector.needs_content:
             size = self.backbone.get_input_embeddings().num_embeddings  # type: ignore[operator]
             self.register_buffer("content", torch.ones(size))
         self._tokenizer: Any = None
@@ -248,7 +247,9 @@ class NuggetModel(TextInterface, PreTrainedModel):
         """Enable gradient checkpointing, non-reentrant only: the reentrant form loses the gradient of the scores."""
         settings = gradient_checkpointing_kwargs or {}
         if settings.get("use_reentrant"):
-            raise ConfigError("reentrant checkpointing loses the gradient of the scores: set use_reentrant=False.")
+            raise ConfigError(
+                "reentrant checkpointing loses the gradient of the scores: set use_reentrant=False."
+            )
         super().gradient_checkpointing_enable({**settings, "use_reentrant": False}, **rest)
 
     def get_input_embeddings(self) -> nn.Module:
@@ -300,7 +301,9 @@ class NuggetModel(TextInterface, PreTrainedModel):
         for table in self.adapter.fixed_tables():
             table.requires_grad_(False)
         if self.scorer is not None and self.config.residual == "off":
-            self.scorer.requires_grad_(False)  # it gets no gradient, for which distributed training would wait
+            self.scorer.requires_grad_(
+                False
+            )  # it gets no gradient, for which distributed training would wait
         if self.config.freeze:
             for module in self.adapter.below(self.config.scorer_layer):
                 module.requires_grad_(False)
@@ -329,9 +332,9 @@ class NuggetModel(TextInterface, PreTrainedModel):
             count: `(batch,)` k of each text.
             sentence_ends: `(batch, n)` True on the last token of each sentence, for `sentence_boundary`.
         """
-        if self.config.selector == "sentence_boundary" and sentence_ends is None:
+        if self.selector.needs_sentence_ends and sentence_ends is None:
             raise InputError(
-                "the selector 'sentence_boundary' needs sentence_ends, which tokens do not tell."
+                f"the selector {self.selector.name!r} needs sentence_ends, which cannot be derived from tokens."
             )
         selected: list[tuple[Tensor, Selection]] = []
 
@@ -357,7 +360,7 @@ class NuggetModel(TextInterface, PreTrainedModel):
 
         hidden_states = self.adapter.encode(input_ids, mask, self.config.scorer_layer, score_and_select)
         ((scores, selection),) = selected
-        if self.config.selector == "mean":
+        if self.selector.pools:
             gathered = mean_pool(hidden_states, mask)
         else:
             gathered = self.gather(hidden_states, selection, mask)
@@ -366,11 +369,11 @@ class NuggetModel(TextInterface, PreTrainedModel):
 
     def measure_content(self) -> None:
         """Set the content of each token from the tokenizer, if the selector needs it."""
-        if self.config.selector == "even_content":
+        if self.selector.needs_content:
             self.content.copy_(token_content(self.tokenizer, len(self.content)))
 
     def _content(self, input_ids: Tensor) -> Tensor:
-        if self.config.selector != "even_content":
+        if not self.selector.needs_content:
             return torch.ones_like(input_ids, dtype=torch.float32)
         return self.content[input_ids]
 

@@ -65,7 +65,9 @@ class Nuggets:
         }
         for name, length in lengths.items():
             if length != k:
-                raise InputError(f"nuggets with {k} vectors cannot have {length} {name}: give one per vector.")
+                raise InputError(
+                    f"nuggets with {k} vectors cannot have {length} {name}: give one per vector."
+                )
         words, runs = self.layout.words, self.layout.runs
         if (words or runs) and len(words) != len(self.windows):
             raise InputError(f"a layout of {len(words)} windows does not fit {len(self.windows)} windows.")

@@ -30,13 +30,9 @@ def load_tokenizer(name: str, model_type: str, **hub: Any) -> PreTrainedTokenize
     if model_type == "marian" and fetch(name, "tokenizer.json", **hub) is None:
         source, vocabulary = fetch(name, "source.spm", **hub), fetch(name, "vocab.json", **hub)
         if source is None or vocabulary is None:
-            raise BackboneError(
-                f"{name!r} has no tokenizer: a Marian model needs source.spm and vocab.json."
-            )
+            raise BackboneError(f"{name!r} has no tokenizer: a Marian model needs source.spm and vocab.json.")
         if fetch(name, "target_vocab.json", **hub) is not None:
-            raise BackboneError(
-                f"{name!r} has separate vocabularies; only a joint vocabulary is supported."
-            )
+            raise BackboneError(f"{name!r} has separate vocabularies; only a joint vocabulary is supported.")
         return build_marian_tokenizer(source, vocabulary)
     return check_tokenizer(AutoTokenizer.from_pretrained(name, **hub), name)
 

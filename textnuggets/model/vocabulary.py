@@ -53,7 +53,9 @@ def trim(name: str, texts: Iterable[str], spm: Path | None = None, min_count: in
     if spm is not None:
         vocabulary = fetch(name, "vocab.json")
         if config.model_type != "marian" or vocabulary is None:
-            raise BackboneError(f"a SentencePiece model is for a Marian backbone; {name!r} is a {config.model_type!r} model.")
+            raise BackboneError(
+                f"a SentencePiece model is for a Marian backbone; {name!r} is a {config.model_type!r} model."
+            )
         tokenizer = build_marian_tokenizer(spm, vocabulary)
     else:
         tokenizer = load_tokenizer(name, config.model_type)
@@ -113,7 +115,9 @@ def trim_tokenizer(
     elif model["type"] in ("WordPiece", "BPE"):
         model["vocab"] = {piece: new[i] for piece, i in model["vocab"].items() if i in new}
     else:
-        raise BackboneError(f"a {model['type']!r} tokenizer cannot be trimmed: only Unigram, WordPiece and BPE are supported.")
+        raise BackboneError(
+            f"a {model['type']!r} tokenizer cannot be trimmed: only Unigram, WordPiece and BPE are supported."
+        )
     if model["type"] == "BPE":
         pairs = [_pair(merge) for merge in model["merges"]]
         model["merges"] = [[a, b] for a, b in pairs if all(x in model["vocab"] for x in (a, b, a + b))]
