@@ -31,10 +31,10 @@ def candidates(lengths: list[int], count: list[int], **marks: list[list[int]]) -
     nothing = torch.zeros_like(mask)
 
     def marked(name: str) -> torch.Tensor:
-        found = nothing.clone()
+        mark = nothing.clone()
         for row, positions in enumerate(marks.get(name, [])):
-            found[row, positions] = True
-        return found
+            mark[row, positions] = True
+        return mark
 
     return Candidates(
         scores=torch.zeros(mask.shape),
@@ -74,7 +74,7 @@ def test_an_int_and_a_tensor_count_alike():
 def test_topk_takes_the_best_real_tokens_in_reading_order_and_ties_go_to_the_earlier(scores, ratio):
     n = max(map(len, scores))
     mask = torch.tensor([[True] * len(row) + [False] * (n - len(row)) for row in scores])
-    # Padding scores highest: it must not be chosen all the same.
+    # Padding has the highest score, but must not be selected.
     padded = torch.tensor([[float(s) for s in row] + [99.0] * (n - len(row)) for row in scores])
     found = select_topk(padded, mask, nugget_count(mask.sum(-1), ratio))
     for row, positions in zip(scores, chosen(found), strict=True):
