@@ -47,7 +47,7 @@ def locate(name: str | Path) -> str:
     # Ids of user models on the Hub have the form owner/name.
     if not Path(name).exists() and "/" not in str(name) and "\\" not in str(name):
         raise CheckpointError(
-            f"there is no model {str(name)!r}: give {', '.join(JOBS)} (shipped), a folder, or a hub id (owner/name)."
+            f"there is no model {str(name)!r}: give {', '.join(JOBS)} (shipped), a folder or a hub id (owner/name)."
         )
     return str(name)
 

@@ -270,9 +270,9 @@ class BackboneAdapter:
     def decode(
         self, nuggets: Tensor | None, bias: Tensor | None, decoder_input_ids: Tensor, cache: Any = None
     ) -> Tensor:
-        """Teacher-forced decoding: `(batch, targets)` ids -> the decoder's last states `(.., d)`.
+        """Return the decoder's last hidden states `(batch, targets, d)` for `(batch, targets)` input ids.
 
-        Without nuggets there is no cross-attention. `cache` holds keys and values of what was read before.
+        Without nuggets there is no cross-attention. `cache` holds the keys and values of earlier tokens.
         """
         states: Tensor = self.model.get_decoder()(
             input_ids=decoder_input_ids,

@@ -72,7 +72,10 @@ def extend_tokenizer(tokenizer: PreTrainedTokenizerFast) -> tuple[PreTrainedToke
     """Return the tokenizer with byte fallback, and the added pieces in the order of their ids."""
     spec = json.loads(tokenizer.backend_tokenizer.to_str())
     if spec["model"]["type"] != "Unigram":
-        raise BackboneError(f"byte fallback is for Unigram tokenizers; this one is {spec['model']['type']}.")
+        raise BackboneError(
+            f"byte fallback is for Unigram tokenizers; this one is {spec['model']['type']}, which encodes bytes "
+            f"already or cannot."
+        )
     vocabulary = spec["model"]["vocab"]
     known = {piece for piece, _ in vocabulary}
     characters = dict.fromkeys([*PRINTABLE, *RESEMBLES])

@@ -74,7 +74,7 @@ def check_decodable(model: NuggetModel, nuggets: Sequence[Nuggets]) -> None:
         if item.vectors.shape[-1] != model.adapter.hidden_size:
             raise InputError(
                 f"nuggets {index} have {item.vectors.shape[-1]} dimensions, this model "
-                f"{model.adapter.hidden_size}: they were made by another model."
+                f"{model.adapter.hidden_size}: decode them with the model that encoded them."
             )
 
 
@@ -129,11 +129,11 @@ def _decode_batch(
     texts = [text.strip() for text in model.tokenizer.batch_decode(generated, skip_special_tokens=True)]
     if likelihoods is None:
         return [Decoded(text) for text in texts]
-    found = []
+    decoded = []
     for text, row, values in zip(texts, generated, likelihoods, strict=True):
         ids = row[1:].tolist()
-        found.append(Decoded(text, tuple(word_scores(model.tokenizer, ids, values[: len(ids)], text))))
-    return found
+        decoded.append(Decoded(text, tuple(word_scores(model.tokenizer, ids, values[: len(ids)], text))))
+    return decoded
 
 
 def _likelihoods(
@@ -141,13 +141,13 @@ def _likelihoods(
 ) -> list[list[float]]:
     """Return the log-probability of every decoded token after the first, from one teacher-forced pass."""
     states = model.adapter.decode(memory, bias, generated[:, :-1])
-    found = []
+    likelihoods = []
     for row, targets in zip(states, generated[:, 1:], strict=True):
         # One text at a time: the logits of a whole batch may take gigabytes.
         logits = model.adapter.project(row[None])[0].float()
         chosen = logits.gather(-1, targets[:, None])[:, 0]
-        found.append((chosen - logits.logsumexp(-1)).tolist())
-    return found
+        likelihoods.append((chosen - logits.logsumexp(-1)).tolist())
+    return likelihoods
 
 
 def _join(nuggets: Nuggets, parts: list[Decoded], with_words: bool) -> Reconstruction:

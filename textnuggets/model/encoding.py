@@ -64,12 +64,12 @@ class Budget:
 def as_dtype(name: str) -> np.dtype[np.floating]:
     """Return the NumPy dtype of stored vectors; raise ConfigError if it is not a supported float type."""
     try:
-        found = np.dtype(name)
+        dtype = np.dtype(name)
     except TypeError:
-        found = None
-    if found is None or found.name not in ("float32", "float16", "float64"):
+        dtype = None
+    if dtype is None or dtype.name not in ("float32", "float16", "float64"):
         raise ConfigError(f"dtype must be float32, float16 or float64, got {name!r}.")
-    return found
+    return dtype
 
 
 def encode_stream(
