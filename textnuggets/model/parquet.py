@@ -97,7 +97,7 @@ def save_nuggets(path: str | Path, nuggets: Sequence[Nuggets], ids: Sequence[str
         raise InputError(f"{path}: there are no nuggets to save.")
     ids = [str(i) for i in range(1, len(nuggets) + 1)] if ids is None else [str(i) for i in ids]
     if len(ids) != len(nuggets):
-        raise InputError(f"got {len(ids)} ids for {len(nuggets)} texts: give one id per text.")
+        raise InputError(f"{len(ids)} ids for {len(nuggets)} nuggets: give one id for each.")
     first = nuggets[0].vectors
     schema = nugget_schema(first.shape[1], str(first.dtype), {})
     write_parquet(Path(path), schema, [to_table(ids, nuggets, schema)])
