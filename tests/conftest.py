@@ -1,4 +1,4 @@
-"""One torch thread (several times faster on small models and busy machines), and no network."""
+"""Shared fixtures; one torch thread, which is faster for small models, and no network access."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ logging.disable_progress_bar()
 
 @pytest.fixture(scope="session")
 def model() -> NuggetModel:
-    """A tiny BART model that tests must not change."""
+    """Tiny BART model, shared: tests must not change it."""
     return tiny_model("bart")
 
 
 @pytest.fixture(scope="session")
 def copier() -> NuggetModel:
-    """A tiny model that has learned to copy the corpus."""
+    """Tiny model trained to copy the corpus."""
     from tests.overfit import overfit
 
     model = overfit(tiny_model("bart", ratio=0.5), CORPUS, steps=250)
@@ -46,14 +46,14 @@ def copier() -> NuggetModel:
 
 @pytest.fixture(scope="session")
 def copier_folder(copier: NuggetModel, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The same, saved."""
+    """Folder of the saved copier."""
     folder = tmp_path_factory.mktemp("models") / "copier"
     copier.save_pretrained(folder)
     return str(folder)
 
 
 class Finished(NamedTuple):
-    """What a command came to."""
+    """Result of a command."""
 
     returncode: int
     stdout: str
@@ -62,7 +62,7 @@ class Finished(NamedTuple):
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Finished]:
-    """The command line in this process: importing torch anew takes seconds."""
+    """Run the command line in this process, because importing torch in a new one takes seconds."""
     from textnuggets.cli import main
 
     def run(*arguments: object, stdin: str = "") -> Finished:

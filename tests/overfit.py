@@ -1,4 +1,4 @@
-"""Teach a tiny model a few texts by heart."""
+"""Overfit a tiny model on a few texts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def overfit(model: NuggetModel, texts: list[str], steps: int, lr: float = 5e-3) 
     optimizer = torch.optim.AdamW(trained, lr=lr)
     model.train()
     for step in range(steps):
-        for group in optimizer.param_groups:  # down to zero, so that it ends at rest
+        for group in optimizer.param_groups:  # linear decay to zero, so that training converges
             group["lr"] = lr * (1 - step / steps)
         loss = model(**batch).loss
         assert loss is not None

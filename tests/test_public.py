@@ -1,4 +1,4 @@
-"""The public surface: few names, loaded lazily."""
+"""The public API, and the structure of the source."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_an_unknown_name_is_an_attribute_error():
         textnuggets.Nugets  # noqa: B018
 
 
-def test_a_missing_extra_names_the_line_that_installs_it():
+def test_a_missing_extra_names_the_command_that_installs_it():
     from textnuggets.errors import MissingExtraError
 
     error = MissingExtraError("sacrebleu", "evaluate", "--against")
@@ -51,14 +51,14 @@ def test_files_import_only_from_their_own_layer_and_those_above():
             continue
         for module in imports_of(path):
             target = layer_of(module)
-            if target is None:  # the version alone, not a public name that is imported lazily
+            if target is None:  # only the version, not a lazily imported public name
                 assert "__version__" in path.read_text(encoding="utf-8"), path
                 continue
             assert order.index(target) <= order.index(layer), f"{path} imports {module}"
             assert target not in NEVER.get(layer, ()), f"{path} imports {module}"
 
 
-def test_no_file_is_too_long_for_one_sitting():
+def test_no_file_is_too_long():
     for path in SOURCE.rglob("*.py"):
         assert len(path.read_text(encoding="utf-8").splitlines()) <= 500, path
 

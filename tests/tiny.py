@@ -1,4 +1,4 @@
-"""Tiny models of every family, from configurations: no network, no weights, built in milliseconds."""
+"""Tiny randomly initialized models of every family, built in milliseconds without network access."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ WIDTH, LAYERS, WINDOW = 32, 3, 64
 
 @cache
 def tiny_tokenizer() -> PreTrainedTokenizerFast:
-    """The corpus's single characters and pairs, the same every time; <s> text </s>."""
+    """Return a deterministic tokenizer of the corpus's characters and character pairs; texts become <s> text </s>."""
     words = ["\u2581" + word for text in CORPUS for word in text.split()]
     pairs = sorted({word[i : i + 2] for word in words for i in range(len(word) - 1) if word[i + 1].isalpha()})
     characters = sorted({character for word in words for character in word})
@@ -132,7 +132,7 @@ FAMILIES = (*DECODERS, *ENCODERS)
 
 
 def tiny_model(family: str = "bart", attention: str | None = None, **settings: Any) -> NuggetModel:
-    """A tiny nugget model with random weights, the same every time."""
+    """Return a tiny nugget model with random weights from a fixed seed."""
     torch.manual_seed(0)
     config = NuggetConfig(**{"ratio": 0.25, "scorer_layer": 1, **settings})
     options = {} if attention is None else {"attn_implementation": attention}
@@ -140,7 +140,7 @@ def tiny_model(family: str = "bart", attention: str | None = None, **settings: A
 
 
 def tiny_batch(*texts: str) -> dict[str, torch.Tensor]:
-    """Input ids, mask and labels of a few texts."""
+    """Return input ids, mask and labels of a few texts."""
     batch = tiny_tokenizer()(list(texts or CORPUS[:3]), padding=True, return_tensors="pt")
     labels = batch.input_ids.masked_fill(batch.attention_mask == 0, -100)
     return {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask, "labels": labels}

@@ -6,8 +6,8 @@
     query = model.encode_query("Who may cross the bridge?")
     model.similarity(query, model.encode_document(["The bridge is closed to cars.", "It rained."]))
 
-The names below are all a user needs; each is imported when it is first used, since torch and
-transformers take seconds.
+The names below are the public API. Each is imported on first use, because importing torch and
+transformers takes seconds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""NuggetConfig: everything that turns a backbone into a nugget model, in one flat file of settings."""
+"""NuggetConfig: the settings that turn a backbone into a nugget model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OWN_SETTINGS = (
     "ratio", "query_ratio", "scorer_layer", "selector", "gather", "residual", "feedback", "freeze", "window", "objective",
     "backbone",
 )  # fmt: skip
-SHORTEST = 16  # tokens of a window
+SHORTEST = 16  # minimum window, in tokens
 GatherMode = Literal["token", "mean", "attention", "both"]
 ResidualMode = Literal["add", "straight_through", "off"]
 
@@ -24,29 +24,26 @@ class NuggetConfig(PreTrainedConfig):
     """Settings of a nugget model (`config.json`).
 
     Args:
-        ratio: Compression ratio r; a text of n tokens becomes ceil(n * r) nuggets. May be
-            overridden at every call.
-        query_ratio: Compression ratio of queries, which are short and are not stored; None is `ratio`.
-        scorer_layer: The encoder layer l whose hidden states are scored, 0 (the embeddings)
-            to L (the last layer).
-        selector: Who picks the nuggets: `learned` (the paper), `spread` (learned, one in each of k
-            equal chunks), `even_content` (the last token of each of k chunks of equal content), `chunking`, `sentence_boundary`, `all_tokens` (ColBART), `mean` for one
-            pooled vector (TSDAE), or any function registered in `textnuggets.model.selection`.
-        gather: What of the last layer a nugget is made of: the chosen `token` alone (the paper), the
-            `mean` over the segment it closes, `attention` over that segment, or `both`, token and
-            mean added.
-        residual: How scores enter cross-attention: `add` (the paper), `straight_through`
-            (gradients only) or `off`.
-        feedback: Whether layer l + 1 is told which tokens were picked.
-        freeze: Whether the embeddings and the bottom l encoder layers stay fixed in training.
-        window: The longest run of tokens encoded at once, special ones included; longer texts
-            are cut at sentence ends. None is the backbone's own limit.
-        objective: What the weights were trained for, such as `autoencode` or `contrastive`; filled in by training. Vectors
-            of an autoencoder are not made to be compared.
-        backbone: The backbone's configuration, filled in by `NuggetModel.from_backbone`.
-        backbone_name: Hub id or folder the backbone came from, for the model card.
-        punctuation_ids: Vocabulary ids of the comma and the period, for the chunking selector;
-            filled in from the tokenizer.
+        ratio: Compression ratio r: a text of n tokens becomes ceil(n * r) nuggets. Each call can override it.
+        query_ratio: Compression ratio of queries, which are short and not stored; `ratio` if None.
+        scorer_layer: Encoder layer l whose hidden states are scored, from 0 (the embeddings) to L (the last layer).
+        selector: Method that selects the nuggets: `learned` (the paper), `spread` (learned, one in each of k equal
+            chunks), `even_content` (the last token of each of k chunks of equal content), `chunking`,
+            `sentence_boundary`, `all_tokens` (ColBART), `mean` (one pooled vector, as in TSDAE), or any function
+            registered in `textnuggets.model.selection`.
+        gather: Last-layer hidden states that form a nugget: the selected `token` alone (the paper), the `mean` over
+            the segment that ends with it, `attention` over that segment, or `both` (the sum of token and mean).
+        residual: How scores enter cross-attention: `add` (the paper), `straight_through` (gradients only) or `off`.
+        feedback: Whether layer l + 1 receives an embedding that marks the selected tokens.
+        freeze: Whether the embeddings and the bottom l encoder layers are frozen in training.
+        window: Maximum number of tokens encoded at once, including special tokens; longer texts are split at sentence
+            ends. None is the backbone's limit.
+        objective: Training objective, such as `autoencode` or `contrastive`; set by training. The vectors of an
+            autoencoder are not meant to be compared.
+        backbone: Configuration of the backbone; set by `NuggetModel.from_backbone`.
+        backbone_name: Hub id or folder of the backbone, for the model card.
+        punctuation_ids: Vocabulary ids of the comma and the period, for the `chunking` selector; set from the
+            tokenizer.
     """
 
     model_type = "nugget"
@@ -68,7 +65,7 @@ class NuggetConfig(PreTrainedConfig):
         punctuation_ids: list[int] | None = None,
         **kwargs: Any,
     ) -> None:
-        for key in kwargs:  # transformers takes any; what is nearly one of ours is a slip
+        for key in kwargs:  # transformers accepts any key, so catch misspelled ones
             if near := get_close_matches(key, OWN_SETTINGS, n=1, cutoff=0.8):
                 raise ConfigError(f"unknown setting {key!r}: did you mean {near[0]!r}?")
         self.ratio = check_ratio(ratio)
@@ -89,45 +86,45 @@ class NuggetConfig(PreTrainedConfig):
         super().__init__(**kwargs)
 
     def ratio_of_queries(self, ratio: float | None = None) -> float:
-        """Return the ratio of queries: `query_ratio` if the model has one, else the documents' `ratio`."""
+        """Return the ratio of queries: `query_ratio` if it is set, else `ratio` or the model's ratio."""
         if self.query_ratio is not None:
             return self.query_ratio
         return self.ratio if ratio is None else ratio
 
     @property
     def comparable(self) -> bool:
-        """Whether the vectors were trained to be compared, or at least not for something else."""
+        """Whether the vectors can be compared: False only for an autoencoder."""
         return self.objective != "autoencode"
 
     @classmethod
     def get_config_dict(cls, name: Any, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:  # type: ignore[override]
-        """Read `config.json` of a shipped model, a folder or a hub id."""
+        """Read the `config.json` of a shipped model, a folder or a hub id."""
         return super().get_config_dict(locate(name), **options)
 
     def to_dict(self) -> dict[str, Any]:
-        """As `config.json` has it: without the folder the backbone was loaded from, which means nothing to others."""
-        found: dict[str, Any] = super().to_dict()
-        if isinstance(found.get("backbone"), dict):
-            found["backbone"].pop("_name_or_path", None)
-        return found
+        """Return the settings for `config.json`, without the local folder the backbone was loaded from."""
+        settings: dict[str, Any] = super().to_dict()
+        if isinstance(settings.get("backbone"), dict):
+            settings["backbone"].pop("_name_or_path", None)
+        return settings
 
 
 def check_ratio(ratio: float) -> float:
-    """The ratio as a float in (0, 1], or a ConfigError."""
+    """Return the ratio as a float; raise ConfigError if it is not in (0, 1]."""
     if isinstance(ratio, bool) or not isinstance(ratio, Real) or not 0 < ratio <= 1:
         raise ConfigError(f"ratio must lie in (0, 1], got {ratio!r}. 0.1 keeps one token in ten.")
     return float(ratio)
 
 
 def check_count(name: str, value: int, at_least: int) -> int:
-    """A whole number of at least `at_least`, numpy's too, or a ConfigError."""
+    """Return the value as an int; raise ConfigError if it is not an integer (Python or NumPy) of at least `at_least`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < at_least:
         raise ConfigError(f"{name} must be a whole number of at least {at_least}, got {value!r}.")
     return int(value)
 
 
 def check_residual(mode: str) -> ResidualMode:
-    """One of the three residual modes, or a ConfigError."""
+    """Return the mode; raise ConfigError if it is not a residual mode."""
     return _check_choice("residual", mode, get_args(ResidualMode))
 
 

@@ -1,4 +1,4 @@
-"""`textnuggets.load`: any saved model, of the kind it is."""
+"""`textnuggets.load`: load a nugget model or a language model."""
 
 from __future__ import annotations
 
@@ -21,24 +21,23 @@ def load(name: Literal["lm"], device: str | None = ..., **options: Any) -> Nugge
 @overload
 def load(name: str | Path, device: str | None = ..., **options: Any) -> Any: ...
 def load(name: str | Path | None = None, device: str | None = None, **options: Any) -> Any:
-    """Load a model that is ready to use.
+    """Load a model in evaluation mode.
 
     Args:
-        name: A shipped model (`search`, which is the default, `reconstruct` or `lm`), a folder, or a hub id.
-        device: Where it runs; a GPU if there is one, by default.
-        options: For transformers' `from_pretrained`: `dtype`, `attn_implementation`, ... On a CPU the dtype is
-            float32 by default, whatever the weights are stored as: CPUs are many times slower in half precision.
+        name: Shipped model (`search`, `reconstruct` or `lm`), folder or hub id; `search` by default.
+        device: Torch device; the accelerator if there is one, else the CPU, by default.
+        options: Arguments of transformers' `from_pretrained`, such as `dtype` or `attn_implementation`. On a CPU the
+            default dtype is float32 whatever the stored dtype, because half precision is many times slower there.
 
     Returns:
-        A `NuggetModel`, or a `NuggetLM` where the folder holds a language model.
+        A `NuggetModel`, or a `NuggetLM` for a language model.
     """
-    place = locate(
-        DEFAULT if name is None else name
-    )  # before torch is imported: a wrong name is said at once
+    # Before torch is imported, so that a wrong name fails at once.
+    location = locate(DEFAULT if name is None else name)
 
     from textnuggets.lm.modeling import is_language_model, load_language_model
     from textnuggets.model.load import load_nugget_model
 
-    if is_language_model(place):
-        return load_language_model(place, device, **options)
-    return load_nugget_model(place, device, **options)
+    if is_language_model(location):
+        return load_language_model(location, device, **options)
+    return load_nugget_model(location, device, **options)

@@ -1,7 +1,7 @@
 """The models that ship with textnuggets, by name.
 
-`search` is part of this package. The larger ones, `reconstruct` and `lm`, are in the distribution
-`textnuggets-models`, which `pip install 'textnuggets[models]'` adds.
+`search` is part of this package. The larger models, `reconstruct` and `lm`, are in the distribution
+`textnuggets-models`, which `pip install 'textnuggets[models]'` installs.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ OWN = Path(__file__).parent / "models"
 
 
 def find_shipped(name: str | Path) -> Path | None:
-    """Return the folder of a shipped model, None for any other name.
+    """Return the folder of a shipped model, or None for any other name.
 
-    A folder of the user's own by that name takes precedence. Raise MissingExtraError for a model whose distribution
-    is not installed.
+    A local folder of the same name takes precedence. Raise MissingExtraError if the model's distribution is not
+    installed.
     """
     known = ALIASES.get(str(name), str(name))
     if known not in JOBS or (Path(name) / "config.json").is_file():
@@ -37,23 +37,23 @@ def find_shipped(name: str | Path) -> Path | None:
 
 
 def locate(name: str | Path) -> str:
-    """Return where a nugget model is: the folder of a shipped one, else the folder or hub id that was given.
+    """Return the folder of a shipped model, or the given folder or hub id unchanged.
 
-    Raise CheckpointError for a name that is none of these, before a hub is asked.
+    Raise CheckpointError, without contacting the Hub, for a name that is none of these.
     """
     folder = find_shipped(name)
     if folder is not None:
         return str(folder)
-    # Models of users are stored under owner/name on the Hub.
+    # Ids of user models on the Hub have the form owner/name.
     if not Path(name).exists() and "/" not in str(name) and "\\" not in str(name):
         raise CheckpointError(
-            f"there is no model {str(name)!r}: give {', '.join(JOBS)} (shipped), a folder, or a hub id (owner/name)."
+            f"there is no model {str(name)!r}: give {', '.join(JOBS)} (shipped), a folder or a hub id (owner/name)."
         )
     return str(name)
 
 
 def shipped_name(path: str | Path) -> str | None:
-    """Return the name of a shipped model, given its name or its folder; None for any other."""
+    """Return the name of a shipped model given its name or folder, or None for any other model."""
     if (folder := find_shipped(path)) is not None:
         return folder.name
     resolved = Path(path).resolve()
@@ -64,5 +64,5 @@ def shipped_name(path: str | Path) -> str | None:
 def _folders() -> list[Path]:
     """Return the folders that hold shipped models."""
     spec = find_spec("textnuggets_models")
-    extra = [] if spec is None else [Path(place) for place in spec.submodule_search_locations or ()]
+    extra = [] if spec is None else [Path(location) for location in spec.submodule_search_locations or ()]
     return [OWN, *extra]

@@ -1,4 +1,4 @@
-"""What every family must keep to; if a transformers release breaks one of these, it shows here."""
+"""Behaviour of transformers that every supported family relies on."""
 
 from __future__ import annotations
 

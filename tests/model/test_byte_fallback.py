@@ -1,4 +1,4 @@
-"""Byte fallback and the content of tokens, on the shipped model with a Unigram tokenizer."""
+"""Byte fallback and token content, with the shipped model that has a Unigram tokenizer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model does not know of a text is said, once."""
+"""Warnings about languages and characters unknown to a model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GERMAN = "Der Hund lag vor der Haustuer und wartete auf den Regen, der jeden Mor
 
 @pytest.fixture(scope="module")
 def reader() -> NuggetModel:
-    """A model whose tokenizer has the corpus's words, and single letters for all others."""
+    """Model whose tokenizer has the words of the corpus, and single letters for all others."""
     known = [word for text in CORPUS for word in text.split()]
     words = sorted({"\u2581" + word[:end] for word in known for end in (*range(3, len(word)), len(word))})
     letters = ["\u2581", *"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.,;'"]
@@ -96,7 +96,7 @@ def test_a_character_that_cannot_be_written_is_named_and_both_warnings_are_one(m
     assert message.endswith("; cannot be decoded again: '|', '½'.")
 
 
-def test_of_many_characters_some_are_named(model):
+def test_only_some_of_many_characters_are_named(model):
     message = warning_of(lambda: model.encode("".join(chr(0x4E00 + i) for i in range(20))))
     assert message.endswith("and 12 more.")
 

@@ -1,4 +1,4 @@
-"""encode and reconstruct as a user meets them."""
+"""Public behaviour of encode and reconstruct."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_one_string_gives_one_nuggets(model):
 
 def test_segments_run_from_the_previous_nuggets_end_to_its_own(model):
     nuggets = model.encode(CORPUS[1], ratio=0.3)
-    ends = [*nuggets.spans[:-1, 1].tolist(), len(CORPUS[1])]  # what follows the last is part of it
+    ends = [*nuggets.spans[:-1, 1].tolist(), len(CORPUS[1])]  # the last segment includes the rest of the text
     assert nuggets.segments.tolist() == [list(pair) for pair in zip([0, *ends[:-1]], ends, strict=True)]
 
 
@@ -107,7 +107,7 @@ def test_long_texts_are_joined_with_positions_and_spans_of_the_whole_text(model)
     assert nuggets.positions[-1] < nuggets.token_count
     for (start, end), token in zip(nuggets.spans, nuggets.tokens, strict=True):
         assert text[start:end] == token or start == end
-    # Each window is what its stretch of text alone gives.
+    # Each window equals the encoding of its part of the text alone.
     count, _, start, end = nuggets.windows[0]
     alone = model.encode(text[start:end], ratio=0.2)
     np.testing.assert_allclose(nuggets.vectors[:count], alone.vectors, atol=1e-5)
@@ -128,7 +128,7 @@ def test_a_generator_is_streamed_in_bounded_memory(model):
     assert sum(1 for _ in stream) == 999
 
 
-def test_progress_is_told_as_batches_finish_and_ends_at_the_number_of_texts(model):
+def test_progress_advances_with_each_batch_and_ends_at_the_number_of_texts(model):
     from textnuggets.io.progress import Progress
     from textnuggets.model.encoding import encode_stream
 
@@ -150,8 +150,8 @@ def test_progress_off_a_terminal_is_plain_lines_on_standard_error(capsys, monkey
 
 
 @pytest.mark.parametrize("selector", ["all_tokens", "sentence_boundary"])
-def test_max_vectors_is_refused_where_it_cannot_hold(selector):
-    with pytest.raises(ConfigError, match="max_vectors cannot hold"):
+def test_max_vectors_is_refused_by_selectors_that_ignore_the_count(selector):
+    with pytest.raises(ConfigError, match="max_vectors does not apply to the selector"):
         tiny_model(selector=selector).encode("cat", max_vectors=1)
 
 
@@ -160,7 +160,7 @@ def test_max_vectors_caps_short_and_long_texts(model):
     short, capped = model.encode(["cat", long], max_vectors=20)
     assert len(short) == short.token_count <= 20
     assert len(capped) == 20
-    with pytest.raises(InputError, match="at least as many vectors; max_vectors is 2"):
+    with pytest.raises(InputError, match="at least one vector for each, but max_vectors is 2"):
         model.encode(long, max_vectors=2)
 
 
@@ -189,7 +189,7 @@ def test_impossible_options_are_refused_with_their_value(model, options, message
         model.encode(["cat"], **options)
 
 
-def test_what_is_not_a_string_is_named_by_its_place(model):
+def test_an_item_that_is_not_a_string_is_named_by_its_index(model):
     with pytest.raises(InputError, match="text 1 is NoneType"):
         model.encode(["cat", None])
     with pytest.raises(InputError, match="got int"):
@@ -276,7 +276,7 @@ def test_a_trained_model_gives_the_texts_back_at_any_batch_size(copier: NuggetMo
 
 
 def test_a_text_longer_than_the_window_comes_back_whole(copier: NuggetModel):
-    text = " ".join(CORPUS[:3])  # any two of them pass the window of 64 tokens
+    text = " ".join(CORPUS[:3])  # any two of them exceed the window of 64 tokens
     nuggets = copier.encode(text)
     assert len(nuggets.windows) == 3
     assert copier.reconstruct(nuggets) == text
@@ -287,13 +287,13 @@ def test_an_empty_text_comes_back_empty(copier: NuggetModel):
 
 
 def test_what_a_text_decodes_to_does_not_depend_on_what_shares_the_batch(model):
-    nuggets = model.encode(["cat", CORPUS[1]])  # untrained: it decodes to the end of its room
+    nuggets = model.encode(["cat", CORPUS[1]])  # untrained, so it decodes up to the length limit
     together, alone = model.reconstruct(nuggets, num_beams=1), model.reconstruct(nuggets[0], num_beams=1)
     assert together[0] == alone
     assert len(together[1]) > len(alone)
 
 
-def test_what_a_backbone_wants_of_summaries_does_not_bind_reconstruction(copier: NuggetModel):
+def test_generation_settings_for_summaries_do_not_affect_reconstruction(copier: NuggetModel):
     settings = copier.backbone.generation_config
     settings.no_repeat_ngram_size, settings.min_length, settings.repetition_penalty = 1, 60, 5.0
     try:
@@ -335,7 +335,7 @@ def test_nuggets_of_another_width_are_refused(model):
         )
 
 
-def test_texts_are_decoded_with_five_beams_unless_told_otherwise(model, monkeypatch):
+def test_texts_are_decoded_with_five_beams_by_default(model, monkeypatch):
     seen = []
     original = model.adapter.generate
     monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""What a nugget is made of: its token, or the segment it closes."""
+"""Pooling of a nugget from its token or its segment."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def test_every_real_token_is_in_one_segment_and_every_nugget_in_its_own(lengths,
         for slot, position in enumerate(positions[kept]):
             assert found[row, slot, position]
             after = found[row, slot, position + 1 :]
-            assert slot == kept.sum() - 1 or not after.any()  # only the last one takes what follows it
+            assert (
+                slot == kept.sum() - 1 or not after.any()
+            )  # only the last segment has tokens after its nugget
     assert not found[~selection.kept].any()
 
 
@@ -36,7 +38,7 @@ def test_the_mean_of_a_text_leaves_its_padding_out():
     assert mean_pool(states, mask).flatten().tolist() == [2.0, 5.0]
 
 
-def test_feedback_tells_nuggets_and_other_tokens_apart_by_an_embedding_each():
+def test_feedback_adds_one_embedding_to_nuggets_and_another_to_other_tokens():
     feedback = Feedback(2)
     feedback.types.weight.data = torch.tensor([[1.0, -1.0], [10.0, 20.0]])  # other, nugget
     found = feedback(torch.zeros(1, 3, 2), torch.tensor([[False, True, False]]))
@@ -53,7 +55,7 @@ MASK = torch.ones(1, 5, dtype=torch.bool)
     [
         ("token", [2.0, 8.0]),
         ("mean", [1.5, 28 / 3]),
-        ("attention", [1.5, 28 / 3]),  # before it has learned anything
+        ("attention", [1.5, 28 / 3]),  # untrained
         ("both", [3.5, 8 + 28 / 3]),
     ],
 )
@@ -64,7 +66,7 @@ def test_a_nugget_is_its_token_its_segment_or_both(mode, expected):
     assert gather(STATES, CHOSEN, MASK)[0, :, 0].tolist() == pytest.approx(expected)
 
 
-def test_attention_prefers_what_it_is_told_to_within_the_segment():
+def test_attention_weights_tokens_within_the_segment_only():
     gather = Gather(1, "attention")
     torch.nn.init.constant_(gather.attention.weight, 10.0)
     assert gather(STATES, CHOSEN, MASK)[0, :, 0].tolist() == pytest.approx([2.0, 16.0], rel=1e-3)
@@ -94,7 +96,7 @@ def test_padding_changes_no_mean():
     assert abs(alone - together).max() < 1e-5
 
 
-def test_of_single_tokens_the_mean_is_the_token():
+def test_the_mean_of_a_single_token_is_the_token():
     text = CORPUS[0]
     token, mean = (
         tiny_model("bert", selector="all_tokens", gather=mode).encode(text).vectors

@@ -1,4 +1,4 @@
-"""White space that is not one space comes back."""
+"""Whitespace other than single spaces survives encoding and decoding."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_text_whose_words_come_back_comes_back_exactly(text):
 
 
 @given(st.text("ab \n\t", min_size=1, max_size=40), st.data())
-def test_so_does_a_text_of_several_windows_even_if_a_word_is_cut(text, data):
+def test_a_text_of_several_windows_comes_back_exactly_even_if_a_word_is_split(text, data):
     cut = data.draw(st.integers(1, len(text)))
     edges = [(0, cut), (cut, len(text))]
     windows = []
@@ -66,7 +66,7 @@ def test_no_line_break_is_lost_or_moved_before_another_however_many_words_come_b
     assert joined.split() == decoded.split()
 
 
-def test_with_other_words_line_breaks_stand_at_the_proportional_place():
+def test_with_a_different_number_of_words_line_breaks_keep_their_relative_position():
     layout = Layout.of("a b\nc d", [(0, 7)])
     assert layout.join(["a b b2 b3 c d"], [])[0] == "a b b2\nb3 c d"
     assert layout.join(["a"], [])[0] == "a\n"

@@ -1,4 +1,4 @@
-"""The loss of decoding, whole and sampled."""
+"""Decoding loss over the whole vocabulary and over a sample."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_sum_over_a_sample_estimates_the_sum_over_the_vocabulary_without_bia
     assert float(torch.stack(estimates).mean()) == pytest.approx(float(logits.exp().sum()), rel=0.01)
 
 
-def test_a_batch_with_more_labels_than_asked_for_keeps_them_all():
+def test_a_batch_with_more_labels_than_the_count_keeps_them_all():
     targets = torch.arange(VOCABULARY)[None]
     assert len(sample_classes(targets, VOCABULARY, 5, torch.Generator()).ids) == VOCABULARY
 
@@ -73,7 +73,7 @@ def test_decoding_into_some_classes_gives_their_logits(family):
 
 @pytest.mark.parametrize("family", DECODERS)
 def test_loss_and_logits_are_those_of_transformers(family):
-    """With every token a nugget and nothing added, ours is the backbone's own forward pass."""
+    """With every token a nugget and no bias, the model is equivalent to its backbone."""
     model, batch = tiny_model(family, selector="all_tokens", residual="off"), tiny_batch()
     with torch.no_grad():
         ours, theirs = model(**batch), model.backbone(**batch)

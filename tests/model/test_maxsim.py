@@ -1,4 +1,4 @@
-"""Mean-MaxSim (Eq. 10), against its definition and against sentence-transformers."""
+"""Mean-MaxSim (Eq. 10), compared with its definition and with sentence-transformers."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_it_agrees_with_sentence_transformers():
     np.testing.assert_allclose(maxsim(queries, documents), sums / lengths, atol=1e-5)
 
 
-def test_a_zero_vector_matches_nothing_and_is_no_nan():
+def test_a_zero_vector_has_cosine_zero_instead_of_nan():
     zero, ones = np.zeros((1, 4), np.float32), np.ones((2, 4), np.float32)
     assert maxsim(zero, ones) == 0.0
     np.testing.assert_allclose(maxsim(ones, [zero, ones]), [0.0, 1.0], atol=1e-6)

@@ -1,4 +1,4 @@
-"""How sure the decoder is of each word."""
+"""Word probabilities of reconstructed texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores in the cross-attention: Eq. 5 and its gradient, Eq. 6."""
+"""Scores in cross-attention (Eq. 5) and their gradient (Eq. 6)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_scorer_learns_only_through_the_residual(family, mode, learns):
 def hand_written_bart(
     decoder, nuggets: Tensor, scores: Tensor, kept: Tensor, decoder_ids: Tensor
 ) -> tuple[Tensor, list[Tensor]]:
-    """BART's decoder spelled out, with a = (Q K + s) / sqrt(d) in every head and layer."""
+    """Compute BART's decoder by hand, with a = (Q K + s) / sqrt(d) in every head and layer."""
     positions = torch.arange(decoder_ids.shape[1]) + decoder.embed_positions.offset
     x = decoder.embed_tokens(decoder_ids) + decoder.embed_positions.weight[positions]
     x = decoder.layernorm_embedding(x)
@@ -93,7 +93,7 @@ def run_by_hand(model, batch):
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 def test_bart_logits_equal_a_hand_written_cross_attention(attention):
     model = tiny_model("bart", attention)
-    torch.nn.init.normal_(model.scorer.out.weight, std=2.0)  # scores that matter
+    torch.nn.init.normal_(model.scorer.out.weight, std=2.0)  # large enough to affect the logits
     batch = tiny_batch()
     by_hand, _, scores = run_by_hand(model, batch)
     assert scores.std() > 0.1
@@ -101,7 +101,7 @@ def test_bart_logits_equal_a_hand_written_cross_attention(attention):
     real = batch["labels"] != -100
     torch.testing.assert_close(logits[real], by_hand[real], atol=1e-5, rtol=0)
     without = model(**batch, residual="off").logits
-    assert (without[real] - by_hand[real]).abs().max() > 1e-3  # the comparison could have failed
+    assert (without[real] - by_hand[real]).abs().max() > 1e-3  # without the scores the logits differ
 
 
 def test_the_gradient_on_s_is_the_scaled_sum_over_targets_heads_and_layers():
@@ -113,7 +113,7 @@ def test_the_gradient_on_s_is_the_scaled_sum_over_targets_heads_and_layers():
     summed = sum(a.grad.sum((1, 2)) for a in attention_logits) * head_width**-0.5
     torch.testing.assert_close(scores.grad, summed, atol=1e-7, rtol=1e-4)
 
-    # And the model itself computes that very gradient on its scores.
+    # The model computes the same gradient of its scores.
     seen = {}
     inner = model.scorer.forward
     model.scorer.forward = lambda x: seen.setdefault("s", inner(x).detach().requires_grad_())

@@ -1,4 +1,4 @@
-"""Hugging Face conventions: save, load, Auto classes, the Hub."""
+"""Saving and loading by Hugging Face conventions: folders, Auto classes, the Hub."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_auto_classes_know_it(tmp_path):
     )
 
 
-def test_how_to_decode_is_saved_with_it(tmp_path):
+def test_the_generation_config_is_saved(tmp_path):
     model = tiny_model("mbart")
     model.backbone.generation_config.forced_bos_token_id = 7
     model.save_pretrained(tmp_path)
@@ -67,7 +67,7 @@ def test_how_to_decode_is_saved_with_it(tmp_path):
 
 
 @pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: path.write_text("{")])
-def test_how_to_decode_may_not_be_missing_or_damaged(tmp_path, damage):
+def test_a_missing_or_damaged_generation_config_is_an_error(tmp_path, damage):
     tiny_model().save_pretrained(tmp_path)
     damage(tmp_path / "generation_config.json")
     with pytest.raises(CheckpointError, match="cannot load"):
@@ -111,7 +111,7 @@ def test_a_card_that_is_there_is_left_alone(tmp_path):
     assert (tmp_path / "README.md").read_text() == "mine"
 
 
-def test_all_files_come_from_the_revision_that_was_asked_for(tmp_path, monkeypatch):
+def test_all_files_come_from_the_requested_revision(tmp_path, monkeypatch):
     tiny_model().save_pretrained(tmp_path)
     seen = []
     from textnuggets.model import modeling
@@ -211,7 +211,7 @@ def test_other_models_and_missing_folders_are_named(tmp_path):
         NuggetModel.from_backbone(str(tmp_path / "nowhere"))
 
 
-def test_a_truncated_weight_file_is_an_error_of_ours(tmp_path):
+def test_a_truncated_weight_file_is_a_checkpoint_error(tmp_path):
     tiny_model().save_pretrained(tmp_path)
     weights = tmp_path / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])

@@ -1,7 +1,8 @@
-"""How many tokens are chosen, and which."""
+"""Number and choice of the selected tokens."""
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 from fractions import Fraction
 from math import ceil
@@ -30,10 +31,10 @@ def candidates(lengths: list[int], count: list[int], **marks: list[list[int]]) -
     nothing = torch.zeros_like(mask)
 
     def marked(name: str) -> torch.Tensor:
-        found = nothing.clone()
+        mark = nothing.clone()
         for row, positions in enumerate(marks.get(name, [])):
-            found[row, positions] = True
-        return found
+            mark[row, positions] = True
+        return mark
 
     return Candidates(
         scores=torch.zeros(mask.shape),
@@ -73,7 +74,7 @@ def test_an_int_and_a_tensor_count_alike():
 def test_topk_takes_the_best_real_tokens_in_reading_order_and_ties_go_to_the_earlier(scores, ratio):
     n = max(map(len, scores))
     mask = torch.tensor([[True] * len(row) + [False] * (n - len(row)) for row in scores])
-    # Padding scores highest: it must not be chosen all the same.
+    # Padding has the highest score, but must not be selected.
     padded = torch.tensor([[float(s) for s in row] + [99.0] * (n - len(row)) for row in scores])
     found = select_topk(padded, mask, nugget_count(mask.sum(-1), ratio))
     for row, positions in zip(scores, chosen(found), strict=True):
@@ -95,7 +96,8 @@ def test_no_gradient_flows_through_the_choice():
     model = tiny_model(residual="off")
     batch = tiny_batch()
     seen = []
-    model.selector = lambda c: seen.append(c.scores.requires_grad) or get_selector("learned")(c)
+    original = get_selector("learned")
+    model.selector = replace(original, function=lambda c: seen.append(c.scores.requires_grad) or original(c))
     model(**batch).loss.backward()
     assert seen == [False]
 
@@ -176,10 +178,33 @@ def test_a_new_selector_is_one_registered_function():
         )
 
     try:
-        (nuggets,) = tiny_model(selector="first_token").encode(["The cat sat."])
+        model = tiny_model(selector="first_token")
+        (nuggets,) = model.encode(["The cat sat."])
         assert nuggets.positions.tolist() == [0]
+        assert model.scorer is None
+        assert model.selector.counts
     finally:
         del SELECTORS["first_token"]
+
+
+def test_a_selector_declares_what_it_needs():
+    @selector(learned=True, needs_sentence_ends=True)
+    def best_sentence_ends(c: Candidates) -> Selection:
+        return select_topk(c.scores + 1000.0 * c.sentence_ends, c.mask, c.count)
+
+    try:
+        model = tiny_model(selector="best_sentence_ends", ratio=0.05)
+        assert model.scorer is not None
+        with pytest.raises(InputError, match="'best_sentence_ends' needs sentence_ends"):
+            model(**tiny_batch())
+        assert model.encode("The cat sat. Rain fell.", max_vectors=2).tokens == (".", ".")
+    finally:
+        del SELECTORS["best_sentence_ends"]
+
+
+def test_a_model_with_its_selector_can_be_pickled():
+    model = pickle.loads(pickle.dumps(tiny_model(selector="spread")))
+    assert model.selector == get_selector("spread")
 
 
 def test_an_unknown_selector_is_named_with_the_known_ones():

@@ -1,4 +1,4 @@
-"""The Marian tokenizer, which transformers has only without offsets."""
+"""The fast Marian tokenizer; that of transformers has no offsets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def marian_folder(tmp_path_factory) -> Path:
-    """A Marian folder as the Hub has them: weights, two SentencePiece models, a joint vocab.json."""
+    """Marian folder as on the Hub: weights, two SentencePiece models and a joint vocab.json."""
     folder = tmp_path_factory.mktemp("marian")
     (folder / "corpus.txt").write_text("\n".join(CORPUS * 20))
     for side in ("source", "target"):
@@ -59,9 +59,9 @@ def marian_folder(tmp_path_factory) -> Path:
     return folder
 
 
-def test_it_encodes_and_decodes_as_marians_own(marian_folder):
+def test_it_encodes_and_decodes_like_marian_tokenizer(marian_folder):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it recommends a package that is not needed
+        warnings.simplefilter("ignore")  # the warning recommends a package that is not needed
         slow = MarianTokenizer.from_pretrained(marian_folder)
     fast = load_tokenizer(str(marian_folder), "marian")
     for text in TEXTS:

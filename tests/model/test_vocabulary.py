@@ -1,4 +1,4 @@
-"""A smaller vocabulary changes nothing for the texts it was made for."""
+"""Vocabulary trimming preserves results on texts of the kept language."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def trained(make):
 
 @pytest.fixture(params=["unigram", "wordpiece", "byte_pairs"])
 def folder(request, tmp_path):
-    """A BART folder with a tokenizer of each kind."""
+    """BART folder with a tokenizer of each type."""
     made = {"unigram": tiny_tokenizer, "wordpiece": lambda: trained(wordpiece)}
     tokenizer = made.get(request.param, lambda: trained(byte_pairs))()
     config = CONFIGS["bart"]()
@@ -94,7 +94,7 @@ def test_the_trimmed_model_computes_the_same(folder):
 
 
 def test_a_trained_nugget_model_can_be_trimmed_and_still_copies(copier_folder, tmp_path):
-    # All pieces of the corpus are used, so only what it never uses goes.
+    # All pieces of the corpus are kept; only unused ones are removed.
     trimmed = trim(copier_folder, CORPUS)
     trimmed.model.save_pretrained(tmp_path / "small")
     small, large = NuggetModel.from_pretrained(tmp_path / "small"), NuggetModel.from_pretrained(copier_folder)
@@ -113,7 +113,7 @@ def test_ids_in_the_configuration_follow(marian_folder):  # noqa: F811
     assert tokenizer("The cat").input_ids[-1] == tokenizer.eos_token_id
 
 
-def test_pieces_rarer_than_asked_for_are_left_out(folder):
+def test_pieces_rarer_than_min_count_are_removed(folder):
     often = trim(str(folder), KEPT * 2 + LOST, min_count=3)
     all_of_them = trim(str(folder), KEPT * 2 + LOST)
     assert len(often.kept) < len(all_of_them.kept)
@@ -132,7 +132,7 @@ def test_the_command_writes_a_folder_that_trains(run, folder, tmp_path):
         ((folder, "--texts", texts, "--out", tmp_path / "small"), "is there already"),
         ((folder, "--texts", "none.txt", "--out", tmp_path / "b"), "no such file"),
         ((tmp_path / "none", "--texts", texts, "--out", tmp_path / "b"), "cannot load"),
-        ((folder, "--texts", texts, "--out", tmp_path / "b", "--spm", texts), "goes with a Marian backbone"),
+        ((folder, "--texts", texts, "--out", tmp_path / "b", "--spm", texts), "is for a Marian backbone"),
     ):
         failed = run("trim", *wrong)
         assert failed.returncode == 2
@@ -147,10 +147,10 @@ def test_compact_weights_are_nearly_the_same_in_a_quarter_of_the_space(tmp_path)
     sizes = [
         sum(f.stat().st_size for f in (tmp_path / n).glob("*.safetensors")) for n in ("whole", "compact")
     ]
-    assert sizes[1] < 0.45 * sizes[0]  # of a model this small, names and norms are a good part
+    assert sizes[1] < 0.45 * sizes[0]  # names and norms are a large part of a model this small
     found = NuggetModel.from_pretrained(tmp_path / "compact")
     for name, value in model.state_dict().items():
-        # Half a step of the largest value in its group.
+        # Half a quantization step of the largest value in its group.
         assert (found.state_dict()[name] - value).abs().max() <= value.abs().max() / 127 * 0.51 + 1e-4, name
     assert found.backbone.lm_head.weight is found.backbone.model.shared.weight
     (tmp_path / "compact" / "compact-1-of-1.safetensors").unlink()

@@ -1,4 +1,4 @@
-"""Long texts are cut at sentence ends, and nothing is lost."""
+"""Splitting of long texts at sentence ends, without loss."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def test_a_sentence_longer_than_the_window_is_cut_between_words():
 
 
 @pytest.mark.parametrize("text", ["x" * 5000, "中" * 3000, "😀" * 2000, "a b " * 3000])
-def test_text_without_sentences_or_spaces_is_cut_all_the_same(text):
+def test_text_without_sentences_or_spaces_is_split_too(text):
     windows = cut(text)
     assert "".join(text[w.start : w.end] for w in windows).replace(" ", "") == text.replace(" ", "")
 
 
 def byte_level_tokenizer():
-    """As RoBERTa's: every byte is a token, white space, too."""
+    """Byte-level tokenizer like RoBERTa's, where every byte, including whitespace, is a token."""
     from tokenizers import Tokenizer, models, pre_tokenizers
     from tokenizers.processors import TemplateProcessing
     from transformers import PreTrainedTokenizerFast
@@ -87,7 +87,7 @@ def test_tokens_of_single_bytes_fit_too(text):
     assert "".join("".join(text[w.start : w.end] for w in windows).split()) == "".join(text.split())
 
 
-def test_a_character_that_alone_passes_the_window_is_named():
+def test_a_character_longer_than_the_window_is_named():
     with pytest.raises(InputError, match="at 20 takes 5 tokens, more than the window of 4"):
         cut_into_windows(byte_level_tokenizer(), ["a" * 20 + "😀"], 4)
 

@@ -17,7 +17,6 @@ from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.nuggets import Nuggets
 
 LADDER = (0.05, 0.1, 0.15, 0.2, 0.25, 0.35, 0.5, 0.75, 1.0)
-BY_RULE = ("all_tokens", "sentence_boundary", "mean")  # selectors that take no ratio
 
 
 class Faithful(NamedTuple):
@@ -91,9 +90,9 @@ def check_fidelity(model: NuggetModel, fidelity: float) -> float:
         raise ConfigError(
             f"fidelity needs a decoder, but a {model.adapter.config.model_type} backbone has no decoder."
         )
-    if model.config.selector in BY_RULE:
+    if not model.selector.counts:
         raise ConfigError(
-            f"fidelity needs a ratio to raise, but the selector {model.config.selector!r} takes no ratio."
+            f"fidelity needs a ratio to raise, but the selector {model.selector.name!r} takes no ratio."
         )
     return fidelity
 

@@ -81,7 +81,7 @@ def evaluate_preferences(
         cache: Where packed documents are kept.
     """
     ratio = model.config.ratio if ratio is None else ratio
-    if model.config.selector == "mean":
+    if model.selector.pools:
         raise ConfigError("a model with one pooled vector chooses no tokens.")
     corpus, rows = draw_documents(model, sources, max_tokens, documents, seed, [language], cache)
     collate = Collator(model.pad_id)

@@ -66,9 +66,9 @@ class NuggetLM(PreTrainedModel):
             raise BackboneError(
                 f"a {self.nugget.adapter.config.model_type} backbone has no decoder to model language with."
             )
-        if config.memory == "nuggets" and self.nugget.config.selector == "sentence_boundary":
+        if config.memory == "nuggets" and self.nugget.selector.needs_sentence_ends:
             raise ConfigError(
-                "segments are tokens without sentences: the selector 'sentence_boundary' cannot choose."
+                f"segments are tokens without sentences: the selector {self.nugget.selector.name!r} cannot choose."
             )
         # How long ago a nugget's segment was, which cross-attention cannot tell otherwise. Starts at zero.
         self.ages = nn.Embedding(AGES, self.nugget.adapter.hidden_size)

@@ -1,17 +1,17 @@
-"""The only file that knows the insides of transformers.
+"""Adapter for transformers models; the only module that depends on their structure.
 
-What it relies on, all of it public behaviour:
+It relies on public behaviour only:
 
-- `model.get_encoder()` is the encoder of an encoder-decoder model, and its layers stand in one
+- `model.get_encoder()` returns the encoder of an encoder-decoder model, and its layers are in one
   `nn.ModuleList`, whose name is listed per family below.
-- A layer is called with the hidden states first (or as `hidden_states=`), so PyTorch's own
-  forward pre-hook on layer l sees exactly X^(l) and may replace it. No attention is patched.
-- A float `attention_mask` of four dimensions is added to the scaled cross-attention logits
-  as it is (documented for custom masks), in `eager` and `sdpa` attention alike.
-- `attn_implementation="eager" | "sdpa"` chooses between them, and the configuration says which it is.
+- A layer takes the hidden states as its first argument (or as `hidden_states=`), so a PyTorch
+  forward pre-hook on layer l receives X^(l) and can replace it. No attention code is patched.
+- A float `attention_mask` of four dimensions is added unchanged to the scaled
+  cross-attention logits (documented for custom masks), in both `eager` and `sdpa` attention.
+- `attn_implementation="eager" | "sdpa"` selects one of them, and the configuration records it.
 - `generate(encoder_outputs=..., inputs_embeds=...)` decodes from given encoder states.
 
-`tests/model/test_backbone.py` holds each of these down for every family.
+`tests/model/test_backbone.py` tests each of these for every family.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from textnuggets.errors import BackboneError, ConfigError
 
 @dataclass(frozen=True)
 class Family:
-    """What differs between the architectures."""
+    """Properties of an architecture."""
 
     layers: str
-    """Dotted path from the encoder to its list of layers."""
+    """Dotted path of the encoder's list of layers."""
     above: tuple[str, ...] = ()
-    """Encoder modules that come after the layers; never frozen."""
+    """Encoder modules after the layers, which are never frozen."""
     decodes: bool = False
     """Whether there is a decoder."""
     scales_attention: bool = True
     """Whether attention logits are divided by sqrt(head_dim); T5 does not."""
     padded_positions: bool = False
-    """Whether position ids start behind the padding id, so that fewer remain for text."""
+    """Whether position ids start after the padding id, which leaves fewer for text."""
     options: tuple[tuple[str, Any], ...] = ()
     """Extra arguments when the model is built."""
 
@@ -66,7 +66,7 @@ FAMILIES: dict[str, Family] = {
 }
 
 BIAS_CARRIERS = ("eager", "sdpa")  # attention implementations that add a float mask to the logits
-# What backbones made for summaries ask of `generate`, and a faithful copy must not be held to.
+# Backbones trained for summarization set these for `generate`; an exact reconstruction needs them off.
 FAITHFUL: dict[str, Any] = {
     "no_repeat_ngram_size": 0,
     "encoder_no_repeat_ngram_size": 0,
@@ -75,11 +75,11 @@ FAITHFUL: dict[str, Any] = {
     "min_length": 0,
     "min_new_tokens": None,
 }
-T5_WINDOW = 512  # T5 has no limit of its own; it was trained on 512 tokens
+T5_WINDOW = 512  # T5 has no hard limit; it was trained on 512 tokens
 
 
 def find_family(config: PreTrainedConfig) -> Family:
-    """The family of a backbone configuration, or a BackboneError that names the supported ones."""
+    """Return the family of a backbone configuration; raise BackboneError if it is not supported."""
     family = FAMILIES.get(config.model_type)
     if family is None:
         with_decoder = ", ".join(name for name, f in FAMILIES.items() if f.decodes)
@@ -92,7 +92,7 @@ def find_family(config: PreTrainedConfig) -> Family:
 
 
 def check_attention(family: Family, attention: str | None) -> None:
-    """Whether this attention implementation (None: transformers' choice) can carry the bias."""
+    """Raise BackboneError if an attention implementation cannot add the bias; None is transformers' default."""
     if family.decodes and attention not in (*BIAS_CARRIERS, None):
         raise BackboneError(
             f"attention {attention!r} cannot add the scores to cross-attention. "
@@ -100,19 +100,19 @@ def check_attention(family: Family, attention: str | None) -> None:
         )
 
 
-def backbone_window(config: PreTrainedConfig, wanted: int | None = None) -> int:
-    """How many tokens can be encoded at once, special ones included: `wanted`, if the backbone allows it."""
+def backbone_window(config: PreTrainedConfig, requested: int | None = None) -> int:
+    """Return the maximum number of tokens encoded at once: `requested`, capped at the backbone's limit."""
     family = find_family(config)
     limit = getattr(config, "max_position_embeddings", None)
     if limit is None:
-        return wanted or T5_WINDOW
-    # RoBERTa counts positions from behind the padding id; MPNet from behind 1, whatever the id.
-    own = limit - max(config.pad_token_id, 1) - 1 if family.padded_positions else limit
-    return own if wanted is None else min(own, wanted)
+        return requested or T5_WINDOW
+    # RoBERTa numbers positions from the padding id + 1; MPNet from 2, whatever the padding id.
+    available = limit - max(config.pad_token_id, 1) - 1 if family.padded_positions else limit
+    return available if requested is None else min(available, requested)
 
 
 def build_backbone(config: PreTrainedConfig, **options: Any) -> Any:
-    """A backbone with random weights."""
+    """Build a backbone with random weights."""
     family = find_family(config)
     check_attention(family, options.get("attn_implementation"))
     auto = AutoModelForSeq2SeqLM if family.decodes else AutoModel
@@ -120,7 +120,7 @@ def build_backbone(config: PreTrainedConfig, **options: Any) -> Any:
 
 
 def load_backbone(name: str, config: PreTrainedConfig, **options: Any) -> Any:
-    """A pretrained backbone from a folder or hub id; safetensors only, no code from elsewhere."""
+    """Load a pretrained backbone from a folder or hub id, from safetensors only and without remote code."""
     family = find_family(config)
     check_attention(family, options.get("attn_implementation"))
     auto = AutoModelForSeq2SeqLM if family.decodes else AutoModel
@@ -128,9 +128,9 @@ def load_backbone(name: str, config: PreTrainedConfig, **options: Any) -> Any:
 
 
 class BackboneAdapter:
-    """An adapter of a transformers model: its encoder layer by layer, and its decoder.
+    """Adapter that gives access to the encoder layers and the decoder of a transformers model.
 
-    It owns no parameters; the model stays an ordinary submodule of `NuggetModel`.
+    It owns no parameters; the model remains a submodule of `NuggetModel`.
     """
 
     def __init__(self, model: Any) -> None:
@@ -147,7 +147,7 @@ class BackboneAdapter:
                 layer.register_forward_pre_hook(partial(_hook, index), with_kwargs=True)
                 layer.watched_by_nuggets = True  # type: ignore[assignment]
         self._lift_length_limit()
-        # LayerDrop would skip layer l, and the scorer with it, at random.
+        # LayerDrop would randomly skip layer l, and with it the scorer.
         if getattr(self.encoder, "layerdrop", 0):
             self.encoder.layerdrop = 0.0
 
@@ -171,14 +171,13 @@ class BackboneAdapter:
 
     @property
     def start_token(self) -> int:
-        """What the decoder reads before its first token."""
-        start = (
-            self.config.decoder_start_token_id
-        )  # mBART has none: it begins with a language, or else as texts end
+        """Id of the decoder's start token."""
+        # mBART has none: it starts with a language code, or with the end-of-text token.
+        start = self.config.decoder_start_token_id
         return int(self.config.eos_token_id if start is None else start)
 
     def check_layer(self, layer: int, feedback: bool) -> None:
-        """Whether layer l exists, and has a layer above it to be told of the selection."""
+        """Raise ConfigError if layer l does not exist, or has no layer above it to receive feedback."""
         depth = len(self.layers)
         if layer > depth:
             raise ConfigError(
@@ -192,7 +191,7 @@ class BackboneAdapter:
             )
 
     def below(self, layer: int) -> list[nn.Module]:
-        """The embeddings and the bottom l layers: all of the encoder but what lies above layer l."""
+        """Return the embeddings and the bottom l layers: all encoder modules below layer l + 1."""
         above = {id(module) for module in self._above(layer)}
 
         def collect(module: nn.Module) -> list[nn.Module]:
@@ -201,13 +200,15 @@ class BackboneAdapter:
             children = list(module.children())
             if not any(id(m) in above for m in module.modules()):
                 return [module]
-            return [found for child in children for found in collect(child)]
+            return [part for child in children for part in collect(child)]
 
         return collect(self.encoder)
 
     def fixed_tables(self) -> list[nn.Module]:
-        """Sinusoidal position tables, which loading leaves marked as trainable though they never get a
-        gradient; distributed training would wait for one."""
+        """Return the sinusoidal position tables.
+
+        Loading marks them as trainable although they get no gradient, for which distributed training would wait.
+        """
         return [m for m in self.model.modules() if "Sinusoidal" in type(m).__name__]
 
     def _above(self, layer: int) -> list[nn.Module]:
@@ -215,13 +216,13 @@ class BackboneAdapter:
         return [*self.layers[layer:], *after]
 
     def set_training_above(self, layer: int, mode: bool) -> None:
-        """Training mode for what lies above layer l; dropout off below, whose features stay fixed."""
+        """Set the training mode of modules above layer l; those below stay in evaluation mode, without dropout."""
         self.encoder.eval()
         for module in self._above(layer):
             module.train(mode)
 
     def set_dropout(self, share: float) -> None:
-        """Another dropout than the backbone was trained with, everywhere in it."""
+        """Set the dropout probability of every module of the backbone."""
         for module in self.model.modules():
             if isinstance(module, nn.Dropout):
                 module.p = share
@@ -232,13 +233,13 @@ class BackboneAdapter:
     def encode(
         self, input_ids: Tensor, mask: Tensor, layer: int, visit: Callable[[Tensor], Tensor]
     ) -> Tensor:
-        """Run the encoder; `visit` sees X^(l), and what it returns is fed to layer l + 1.
+        """Run the encoder, calling `visit` on X^(l) and passing its result to layer l + 1.
 
         Args:
             input_ids: `(batch, n)`.
             mask: `(batch, n)` True on real tokens.
-            layer: l, from 0 to the number of layers, where nothing is left to feed.
-            visit: From X^(l) `(batch, n, d)` to its replacement.
+            layer: Layer l, from 0 to the number of layers L; at L the result of `visit` is ignored.
+            visit: Function from X^(l) `(batch, n, d)` to its replacement.
 
         Returns:
             X, the last layer's hidden states `(batch, n, d)`.
@@ -247,7 +248,7 @@ class BackboneAdapter:
             hidden_states: Tensor = self._run_encoder(input_ids, mask)
             visit(hidden_states)
             return hidden_states
-        # Recomputed by gradient checkpointing, layer l would visit twice.
+        # Gradient checkpointing would recompute layer l and so call `visit` twice.
         self.layers[layer].gradient_checkpointing = False  # type: ignore[assignment]
         token = _VISITOR.set((layer, visit))
         try:
@@ -262,16 +263,16 @@ class BackboneAdapter:
         return output
 
     def shift(self, labels: Tensor) -> Tensor:
-        """What the decoder reads to predict `labels`: the same, one step later, behind its start token."""
+        """Return the decoder inputs for `labels`: the start token, then the labels shifted right by one."""
         shifted: Tensor = self.model.prepare_decoder_input_ids_from_labels(labels=labels)
         return shifted
 
     def decode(
         self, nuggets: Tensor | None, bias: Tensor | None, decoder_input_ids: Tensor, cache: Any = None
     ) -> Tensor:
-        """Teacher-forced decoding: `(batch, targets)` ids -> the decoder's last states `(.., d)`.
+        """Return the decoder's last hidden states `(batch, targets, d)` for `(batch, targets)` input ids.
 
-        Without nuggets there is no cross-attention. `cache` holds keys and values of what was read before.
+        Without nuggets there is no cross-attention. `cache` holds the keys and values of earlier tokens.
         """
         states: Tensor = self.model.get_decoder()(
             input_ids=decoder_input_ids,
@@ -283,14 +284,14 @@ class BackboneAdapter:
         return states
 
     def keys_and_values(self, decoder_input_ids: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """Of every decoder layer's self-attention over some tokens, each `(batch, heads, n, head_dim)`."""
+        """Return the self-attention keys and values of every decoder layer, each `(batch, heads, n, head_dim)`."""
         cache = DynamicCache()
         self.decode(None, None, decoder_input_ids, cache)
         layers: list[Any] = cache.layers
         return [(layer.keys, layer.values) for layer in layers]
 
     def project(self, states: Tensor, classes: Tensor | None = None) -> Tensor:
-        """The output layer: decoder states -> logits of the whole vocabulary, or of some of its ids."""
+        """Return the logits of decoder states over the whole vocabulary, or over the ids `classes`."""
         if getattr(self.config, "scale_decoder_outputs", False):  # T5, where the embeddings are tied
             states = states * self.config.d_model**-0.5
         head, bias = self.model.get_output_embeddings(), getattr(self.model, "final_logits_bias", None)
@@ -301,27 +302,27 @@ class BackboneAdapter:
         return logits if bias is None else logits + bias[:, classes]
 
     def save_generation_config(self, folder: Path) -> None:
-        """Write what the backbone says of decoding: start token, target language, ..."""
+        """Write the generation configuration: start token, target language, ..."""
         if self.family.decodes:
             self.model.generation_config.save_pretrained(folder)
 
     def load_generation_config(self, name: str, **hub: Any) -> None:
-        """Read it back from a folder or hub id; a saved model with a decoder always has it."""
+        """Read the generation configuration of a folder or hub id; every saved model with a decoder has one."""
         if self.family.decodes:
             self.model.generation_config = GenerationConfig.from_pretrained(name, **hub)
             self._lift_length_limit()
 
     def _lift_length_limit(self) -> None:
-        """Whoever decodes says how long; of two limits transformers would complain."""
+        """Remove the default length limit, since callers set one and transformers warns about two."""
         if self.family.decodes:
             self.model.generation_config.max_length = None
 
     def generate(self, nuggets: Tensor, bias: Tensor, **options: Any) -> Tensor:
-        """Free decoding with transformers' own `generate`; `options` must limit the length."""
+        """Decode with transformers' `generate`; `options` must limit the length."""
         settings = deepcopy(self.model.generation_config)
         rest = settings.update(**{**FAITHFUL, **options})
         generated: Tensor = self.model.generate(
-            # `generate` refuses a 4-D mask unless embeddings are given, too; it does not encode them.
+            # `generate` rejects a 4-D mask unless embeddings are given too; it does not encode them.
             inputs_embeds=nuggets,
             encoder_outputs=BaseModelOutput(last_hidden_state=nuggets),  # type: ignore[arg-type]
             attention_mask=bias,
@@ -331,18 +332,18 @@ class BackboneAdapter:
         return generated
 
 
-# Who wants to see which layer's input, in this thread: a model may serve several threads at once.
+# The layer and the function that visits its input, per thread: several threads may share a model.
 _VISITOR: ContextVar[tuple[int, Callable[[Tensor], Tensor]] | None] = ContextVar("visitor", default=None)
 
 
 def _hook(
     layer: int, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    """Before encoder layer l + 1 runs: let the visitor see and replace X^(l), if it asked for this l."""
-    asked = _VISITOR.get()
-    if asked is None or asked[0] != layer:
+    """Pass the input X^(l) of encoder layer l + 1 through the current visitor, if it visits this l."""
+    visitor = _VISITOR.get()
+    if visitor is None or visitor[0] != layer:
         return None
-    visit = asked[1]
+    visit = visitor[1]
     if args:
         return (visit(args[0]), *args[1:]), kwargs
     return args, {**kwargs, "hidden_states": visit(kwargs["hidden_states"])}

@@ -1,8 +1,8 @@
-"""Byte fallback: give a Unigram tokenizer, and its model, a way to write every character.
+"""Byte fallback: extend a Unigram tokenizer and its model to represent every character.
 
-A translation model's vocabulary lacks characters that real text has, such as `|` or curly quotes, and its
+The vocabulary of a translation model lacks characters that occur in real text, such as `|` or curly quotes, and its
 normalizer replaces others (`½` becomes `1⁄2`). After `add_byte_fallback` no character is lost or replaced: common
-ones have a piece of their own, all others are written as their UTF-8 bytes.
+characters have their own piece, all others are encoded as UTF-8 bytes.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ RESEMBLES = {
     "²": "2", "³": "3", "¹": "1", "ª": "a", "º": "o", "µ": "u", "™": "®", "`": "'",
 }  # fmt: skip
 PRINTABLE = [chr(code) for code in (*range(0x21, 0x7F), *range(0xA1, 0x100))]
-SCORE = -12.0  # log-probability of a new piece, that of a rare one
+SCORE = -12.0  # log-probability of a new piece, similar to a rare one
 
 
 def add_byte_fallback(model: NuggetModel, seed: int = 0) -> NuggetModel:
-    """Return a copy of a model whose tokenizer can write every character.
+    """Return a copy of a model whose tokenizer can represent every character.
 
-    Printable ASCII and Latin-1 and common typographic characters become pieces where they are missing; 256 byte
-    pieces write the rest. The normalizer keeps whitespace rules only. Existing ids do not change.
+    Missing printable ASCII, Latin-1 and common typographic characters become pieces; 256 byte pieces represent
+    the rest. The normalizer keeps only its whitespace rules. Existing ids do not change.
 
     Args:
-        model: A nugget model with a Unigram tokenizer, such as one on Marian.
+        model: Nugget model with a Unigram tokenizer, such as Marian's.
         seed: Seed of the new embeddings.
     """
     tokenizer, added = extend_tokenizer(model.tokenizer)
@@ -61,25 +61,25 @@ def add_byte_fallback(model: NuggetModel, seed: int = 0) -> NuggetModel:
             if shape not in rows:
                 rows[shape] = _new_rows(old[key].float(), like, generator).to(old[key].dtype)
             state[key] = torch.cat([old[key], rows[shape]])
-        else:  # (1, vocabulary) output bias: as likely as the median piece
-            middle = old[key].median().expand(*value.shape[:-1], len(added))
-            state[key] = torch.cat([old[key], middle.to(old[key].dtype)], dim=-1)
+        else:  # (1, vocabulary) output bias: that of the median piece
+            median = old[key].median().expand(*value.shape[:-1], len(added))
+            state[key] = torch.cat([old[key], median.to(old[key].dtype)], dim=-1)
     larger.load_state_dict(state)
     return larger.to(model.dtype).eval()  # type: ignore[arg-type]
 
 
 def extend_tokenizer(tokenizer: PreTrainedTokenizerFast) -> tuple[PreTrainedTokenizerFast, list[str]]:
-    """Return the tokenizer with byte fallback, and the pieces it gained, in the order of their ids."""
+    """Return the tokenizer with byte fallback, and the added pieces in the order of their ids."""
     spec = json.loads(tokenizer.backend_tokenizer.to_str())
     if spec["model"]["type"] != "Unigram":
         raise BackboneError(
-            f"byte fallback is for Unigram tokenizers; this one is {spec['model']['type']}, which writes bytes already "
-            f"or has no way to."
+            f"byte fallback is for Unigram tokenizers; this one is {spec['model']['type']}, which encodes bytes "
+            f"already or cannot."
         )
     vocabulary = spec["model"]["vocab"]
     known = {piece for piece, _ in vocabulary}
-    wanted = dict.fromkeys([*PRINTABLE, *RESEMBLES])
-    pieces = [*wanted, *(WORD_START + character for character in ("“", "‘", "|")), *BYTES]
+    characters = dict.fromkeys([*PRINTABLE, *RESEMBLES])
+    pieces = [*characters, *(WORD_START + character for character in ("“", "‘", "|")), *BYTES]
     added = [piece for piece in pieces if piece not in known]
     vocabulary += [[piece, SCORE] for piece in added]
     spec["model"]["byte_fallback"] = True
@@ -99,7 +99,7 @@ def extend_tokenizer(tokenizer: PreTrainedTokenizerFast) -> tuple[PreTrainedToke
 
 
 def _without_charsmap(normalizer: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return a normalizer without SentencePiece's table of replacements."""
+    """Return a normalizer without SentencePiece's character replacement table."""
     if normalizer is None or normalizer["type"] == "Precompiled":
         return None
     if normalizer["type"] != "Sequence":
@@ -113,13 +113,13 @@ def _without_charsmap(normalizer: dict[str, Any] | None) -> dict[str, Any] | Non
 
 
 def _resembled(piece: str, tokenizer: PreTrainedTokenizerFast) -> int | None:
-    """Return the id whose embedding a new piece starts near, None for no such piece."""
+    """Return the id of the piece a new piece resembles, or None."""
     near = RESEMBLES.get(piece.removeprefix(WORD_START))
     return tokenizer.get_vocab().get(near) if near else None
 
 
 def _new_rows(table: Tensor, like: list[int | None], generator: torch.Generator) -> Tensor:
-    """Return `(new, d)` embeddings distributed as those of the table, halfway to the ones they resemble."""
+    """Return `(new, d)` embeddings with the distribution of the table, halfway to those they resemble."""
     mean, std = table.mean(0), table.std(0)
     rows = mean + std * torch.randn(len(like), table.shape[1], generator=generator)
     for row, near in zip(rows, like, strict=True):

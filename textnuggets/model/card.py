@@ -1,4 +1,4 @@
-"""The model card that is written beside every saved model."""
+"""The model card saved with every model."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ tags:
 {base}---
 # Nugget model on {name}
 
-Turns text into a variable number of vectors ("nuggets"), k = ceil(n * r) of its n token
-embeddings, after *Nugget: Neural Agglomerative Embeddings of Text* (Qin & Van Durme, ICML 2023).
+Encodes a text of n tokens as k = ceil(n * r) vectors ("nuggets"), taken from its n token
+embeddings, following *Nugget: Neural Agglomerative Embeddings of Text* (Qin & Van Durme, ICML 2023).
 
 ```python
 import textnuggets
 
 model = textnuggets.load("path-or-hub-id-of-this-model")
-nuggets = model.encode(["Some text, and more of it."])
+nuggets = model.encode(["Some text, and some more."])
 ```
 
 | setting | value |
@@ -34,15 +34,15 @@ nuggets = model.encode(["Some text, and more of it."])
 | residual | {residual} |
 | window | {window} |
 
-The weights derive from the backbone's: its licence and credit apply.
+The weights are derived from the backbone's, so its licence and attribution apply.
 """
 
 
 def model_card(config: NuggetConfig) -> str:
-    """A README.md with the front matter the Hub reads."""
+    """Return the text of README.md, with the front matter that the Hub reads."""
     assert config.backbone is not None
     name = config.backbone_name or f"a {config.backbone.model_type} configuration"
-    # Only a hub id means something to others; a folder of this machine does not.
+    # A local folder name is meaningless on other machines.
     is_hub_id = config.backbone_name is not None and config.backbone_name.count("/") == 1
     return CARD.format(
         base=f"base_model: {config.backbone_name}\n" if is_hub_id else "",
@@ -53,5 +53,5 @@ def model_card(config: NuggetConfig) -> str:
         layer=config.scorer_layer,
         feedback=config.feedback,
         residual=config.residual,
-        window=config.window or "the backbone's",
+        window=config.window or "the backbone's limit",
     )

@@ -1,8 +1,7 @@
-"""What of the texts a model does not know: pieces that are unknown, words broken into fragments, and characters that
-its decoder cannot write.
+"""Vocabulary coverage: unknown pieces, words split into fragments, and characters that the decoder cannot produce.
 
-A fragment is a piece of one or two letters inside a word. In English text they are 3 to 10% of all pieces, in other
-languages 20 to 80%, with both tokenizers that ship (docs/files.md has the figures).
+A fragment is a piece of one or two letters inside a word. With both shipped tokenizers, fragments are 3 to 10% of the
+pieces of English text and 20 to 80% in other languages (figures in docs/files.md).
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ from textnuggets.errors import TextnuggetsWarning
 from textnuggets.model.windows import METASPACE, Window
 
 ORDINARY, FRAGMENT, UNKNOWN, SPECIAL = range(4)
-UNKNOWN_SHARE = 0.001  # fewer unknown pieces do not matter to the vectors of a text
-FEWEST_PIECES = 60  # fewer say nothing about the language
-FRAGMENT_SHARE, FRAGMENT_MARGIN = 0.17, 2.0  # the share above which it is another language; see `_is_foreign`
-SHOWN = 8  # characters that are named
-EXAMPLES = 2
-SAMPLE = 2000  # characters of a text that are kept to find examples in
+UNKNOWN_SHARE = 0.001  # a smaller share of unknown pieces does not affect the vectors
+FEWEST_PIECES = 60  # too few pieces to judge the language
+FRAGMENT_SHARE, FRAGMENT_MARGIN = 0.17, 2.0  # threshold of an unknown language; see `_is_foreign`
+SHOWN = 8  # maximum number of characters in a warning
+EXAMPLES = 2  # maximum number of example words
+SAMPLE = 2000  # characters of a window searched for examples
 
 
 class Vocabulary:
-    """What is known of a tokenizer's pieces, and of each character that was met."""
+    """Kind of each piece of a tokenizer, and a cache of the characters it cannot represent."""
 
     def __init__(self, tokenizer: Any) -> None:
         pieces: dict[str, int] = tokenizer.get_vocab()
@@ -47,7 +46,7 @@ class Vocabulary:
             is_byte = len(piece) == 6 and piece.startswith("<0x") and piece.endswith(">")
             if is_byte or (inside and 0 < len(body) <= 2 and all(c.isalpha() or ord(c) > 127 for c in body)):
                 self.kinds[index] = FRAGMENT
-        if np.median(lengths) <= 2:  # of bytes or characters: every word is in fragments
+        if np.median(lengths) <= 2:  # a byte or character tokenizer, where every word is fragments
             self.kinds[:] = ORDINARY
         self.kinds[tokenizer.all_special_ids] = SPECIAL
         if tokenizer.unk_token_id is not None:
@@ -55,10 +54,10 @@ class Vocabulary:
         self._lost: dict[str, bool] = {}
 
     def lost(self, tokenizer: Any, characters: Iterable[str]) -> list[str]:
-        """Return those characters that do not come back when they are tokenized and decoded."""
+        """Return the characters that do not survive tokenizing and decoding."""
         characters = sorted(characters)
         if fresh := [c for c in characters if c not in self._lost]:
-            # Some tokenizers know a character only at the start of a word, or only inside one.
+            # Some tokenizers have a character only at the start of a word, or only inside one.
             inside, alone = (
                 tokenizer.batch_decode(
                     tokenizer([form.format(c) for c in fresh], verbose=False).input_ids,
@@ -67,7 +66,7 @@ class Vocabulary:
                 for form in ("a{}a", "a {} a")
             )
             for c, *backs in zip(fresh, inside, alone, strict=True):
-                # Canonically equivalent is the same character.
+                # Canonically equivalent characters count as the same.
                 known = any(normalize("NFD", c) in normalize("NFD", back) for back in backs)
                 self._lost[c] = not (known or c.isspace())
         return [c for c in characters if self._lost[c]]
@@ -77,7 +76,7 @@ _VOCABULARIES: WeakKeyDictionary[Any, Vocabulary] = WeakKeyDictionary()
 
 
 def vocabulary_of(tokenizer: Any) -> Vocabulary:
-    """Return what is known of a tokenizer, which is found out once."""
+    """Return the vocabulary of a tokenizer, cached."""
     if tokenizer not in _VOCABULARIES:
         _VOCABULARIES[tokenizer] = Vocabulary(tokenizer)
     return _VOCABULARIES[tokenizer]
@@ -85,21 +84,21 @@ def vocabulary_of(tokenizer: Any) -> Vocabulary:
 
 @dataclass
 class Coverage:
-    """Counts over all texts of a run, for one warning at its end."""
+    """Counts over all texts of a run, reported in one warning at its end."""
 
     pieces: int = 0
     fragments: int = 0
     unknown: int = 0
     unknown_words: list[str] = field(default_factory=list)
     broken_words: list[str] = field(default_factory=list)
-    """From the window with most fragments."""
+    """Words with the most fragments, from the window with the most fragments."""
     most: int = 0
-    """How many fragments that window has."""
+    """Number of fragments of that window."""
     lost: dict[str, None] = field(default_factory=dict)
-    """Characters that cannot be decoded again, in the order in which they were met."""
+    """Characters that cannot be decoded, in order of first occurrence."""
 
     def add_texts(self, tokenizer: Any, texts: Sequence[str]) -> None:
-        """Note which characters of the texts the model cannot write back; only for models that decode."""
+        """Record the characters that the model cannot decode; only for models with a decoder."""
         self.lost.update(dict.fromkeys(vocabulary_of(tokenizer).lost(tokenizer, set().union(*texts))))
 
     def add_batch(
@@ -110,14 +109,14 @@ class Coverage:
         mask: NDArray[np.bool_],
         decodes: bool,
     ) -> None:
-        """Count the pieces of windows.
+        """Count the pieces of a batch of windows.
 
         Args:
-            tokenizer: What made the pieces.
-            windows: The windows of a batch.
-            ids: `(batch, n)` their tokens, padded.
+            tokenizer: Tokenizer of the windows.
+            windows: Windows of the batch.
+            ids: `(batch, n)` token ids, padded.
             mask: `(batch, n)` True on real tokens.
-            decodes: Whether unknown characters are noted because the model should write them back.
+            decodes: Whether the model has a decoder, so that unknown characters are recorded as lost.
         """
         kinds = np.where(mask, vocabulary_of(tokenizer).kinds[ids], SPECIAL)
         pieces = (kinds != SPECIAL).sum(1)
@@ -125,7 +124,7 @@ class Coverage:
         self.pieces += int(pieces.sum())
         self.fragments += int(fragments.sum())
         worst = int(fragments.argmax())
-        if fragments[worst] > self.most:  # soon rare: the maximum of what was seen grows slowly
+        if fragments[worst] > self.most:  # rarely true after the first batches
             self.most, window = int(fragments[worst]), windows[worst]
             sample = window.text[window.start : min(window.end, window.start + SAMPLE)]
             self.broken_words = _most_broken(tokenizer, sample)
@@ -137,11 +136,11 @@ class Coverage:
                 self._note(self.unknown_words, [_word_around(window.text, start, end)])
                 if decodes:
                     self.lost.update(dict.fromkeys("".join(window.text[start:end].split())))
-            else:  # white space, which is kept apart
+            else:  # whitespace, which is stored in the layout
                 self.pieces -= 1
 
     def merge(self, other: Coverage) -> None:
-        """Add what was counted elsewhere."""
+        """Add the counts of another coverage."""
         self.pieces += other.pieces
         self.fragments += other.fragments
         self.unknown += other.unknown
@@ -151,27 +150,27 @@ class Coverage:
         self.lost.update(other.lost)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the counts as JSON can hold them; `Coverage(**...)` reads them."""
+        """Return the counts as a JSON-serializable dict; `Coverage(**counts)` restores them."""
         return asdict(self)
 
     def message(self) -> str | None:
-        """Return what a user should know about the texts, None if all is well."""
-        said = []
+        """Return the warning, or None if there is nothing to report."""
+        problems = []
         if _is_foreign(self.fragments, self.pieces):
-            said.append(
+            problems.append(
                 f"{self.fragments / self.pieces:.1%} of the pieces are one or two letters inside a word "
                 f"(as in {_quoted(self.broken_words)}): the model may not know the language"
             )
         if self.unknown and self.unknown >= UNKNOWN_SHARE * self.pieces:
             share = f"{self.unknown / self.pieces:.2%} of the pieces are"
-            said.append(f"{share} unknown to the model (as in {_quoted(self.unknown_words)})")
+            problems.append(f"{share} unknown to the model (as in {_quoted(self.unknown_words)})")
         if self.lost:
             more = f" and {len(self.lost) - SHOWN} more" if len(self.lost) > SHOWN else ""
-            said.append(f"cannot be decoded again: {_quoted([*self.lost][:SHOWN])}{more}")
-        return "; ".join(said) + "." if said else None
+            problems.append(f"cannot be decoded again: {_quoted([*self.lost][:SHOWN])}{more}")
+        return "; ".join(problems) + "." if problems else None
 
     def warn(self, stacklevel: int = 2) -> None:
-        """Give the warning, if there is something to warn of."""
+        """Issue the warning, if there is one."""
         if (message := self.message()) is not None:
             warnings.warn(message, TextnuggetsWarning, stacklevel=stacklevel + 1)
 
@@ -186,13 +185,13 @@ _ACTIVE: ContextVar[Coverage | None] = ContextVar("coverage", default=None)
 
 
 def active_coverage() -> Coverage | None:
-    """Return what `collecting` was given, None outside of it."""
+    """Return the coverage of the enclosing `collecting`, or None."""
     return _ACTIVE.get()
 
 
 @contextmanager
 def collecting(coverage: Coverage) -> Iterator[None]:
-    """Count every `encode` inside in `coverage`, without a warning; giving it is left to the caller."""
+    """Collect the counts of every `encode` in the block in `coverage`, without issuing a warning."""
     token = _ACTIVE.set(coverage)
     try:
         yield
@@ -202,21 +201,21 @@ def collecting(coverage: Coverage) -> Iterator[None]:
 
 @contextmanager
 def one_warning(stacklevel: int = 2) -> Iterator[None]:
-    """Give one warning at the end for every `encode` inside, unless a caller collects already."""
+    """Issue one warning for all `encode` calls in the block, unless an outer block collects."""
     if _ACTIVE.get() is not None:
         yield
         return
     coverage = Coverage()
     with collecting(coverage):
         yield
-    coverage.warn(stacklevel + 2)  # this function and that of contextlib
+    coverage.warn(stacklevel + 2)  # this function and contextlib's
 
 
 def _is_foreign(fragments: int, pieces: int) -> bool:
-    """Return whether there are too many fragments for a language that the model knows.
+    """Return whether the share of fragments suggests a language unknown to the model.
 
-    The fewer pieces there are, the larger the share must be. On 1,000 English paragraphs and 400 pieces of code this
-    was never true, with either tokenizer that ships.
+    The threshold is higher for fewer pieces. With both shipped tokenizers it is not exceeded by any of 1,000 English
+    paragraphs and 400 code samples.
     """
     if pieces < FEWEST_PIECES:
         return False
@@ -224,7 +223,7 @@ def _is_foreign(fragments: int, pieces: int) -> bool:
 
 
 def _most_broken(tokenizer: Any, text: str) -> list[str]:
-    """Return the words with most fragments."""
+    """Return the words with the most fragments."""
     words = list(dict.fromkeys(text.split()))
     kinds = vocabulary_of(tokenizer).kinds
     counts = [int((kinds[ids] == FRAGMENT).sum()) for ids in tokenizer(words, verbose=False).input_ids]
@@ -233,7 +232,7 @@ def _most_broken(tokenizer: Any, text: str) -> list[str]:
 
 
 def _word_around(text: str, start: int, end: int) -> str:
-    """Return the word that holds some characters, or a part of it if it is long."""
+    """Return the word around `text[start:end]`, truncated if it is long."""
     first, last = start, end
     while first > 0 and start - first < 20 and not text[first - 1].isspace():
         first -= 1

@@ -1,4 +1,4 @@
-"""Nuggets back into texts."""
+"""Decoding of nuggets into texts."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from textnuggets.shipped import shipped_name
 if TYPE_CHECKING:
     from textnuggets.model.modeling import NuggetModel
 
-# A target may be longer than its source: a translation, or another tokenization of the same text.
+# A target may be longer than its source, as a translation or with another tokenization of the same text.
 LENGTH_FACTOR, LENGTH_SLACK = 1.5, 16
 
 
 class Decoded(NamedTuple):
-    """What one window decodes to."""
+    """Decoded text of one window."""
 
     text: str = ""
     scores: tuple[float, ...] = ()
-    """Log-probability of each word, where it was asked for."""
+    """Log-probability of each word, if requested."""
 
 
 def reconstruct_all(
@@ -40,20 +40,20 @@ def reconstruct_all(
     options: dict[str, Any],
     with_words: bool = False,
 ) -> list[Reconstruction]:
-    """Decode every window on its own, longest first, and join the windows of each text.
+    """Decode every window separately, longest first, and join the windows of each text.
 
-    Without `with_words` the texts have no words: their probabilities take another pass of the decoder.
+    With `with_words`, each text has words with probabilities, which take another pass of the decoder.
     """
     check_decodable(model, nuggets)
     windows = [window for item in nuggets for window in _windows(item)]
-    # An empty stretch of text comes back empty: the decoder would make something up.
-    full = [i for i, window in enumerate(windows) if window.windows[0, 3] > window.windows[0, 2]]
-    order = sorted(full, key=lambda i: -int(windows[i].windows[0, 1]))
+    # An empty window decodes to an empty text; the decoder would invent one.
+    nonempty = [i for i, window in enumerate(windows) if window.windows[0, 3] > window.windows[0, 2]]
+    order = sorted(nonempty, key=lambda i: -int(windows[i].windows[0, 1]))
     decoded = [Decoded()] * len(windows)
     for start in range(0, len(order), batch_size):
         rows = order[start : start + batch_size]
-        found = _decode_batch(model, [windows[i] for i in rows], residual, options, with_words)
-        for i, item in zip(rows, found, strict=True):
+        batch = _decode_batch(model, [windows[i] for i in rows], residual, options, with_words)
+        for i, item in zip(rows, batch, strict=True):
             decoded[i] = item
         progress.add(len(rows))
     remaining = iter(decoded)
@@ -61,7 +61,7 @@ def reconstruct_all(
 
 
 def check_decodable(model: NuggetModel, nuggets: Sequence[Nuggets]) -> None:
-    """Raise an error if the model has no decoder, or cannot have made these nuggets."""
+    """Raise an error if the model has no decoder, or the nuggets are of another dimension."""
     if not model.can_decode:
         name = model.config.name_or_path
         named = f"the model {shipped_name(name) or name!s} is" if name else "this is"
@@ -74,12 +74,12 @@ def check_decodable(model: NuggetModel, nuggets: Sequence[Nuggets]) -> None:
         if item.vectors.shape[-1] != model.adapter.hidden_size:
             raise InputError(
                 f"nuggets {index} have {item.vectors.shape[-1]} dimensions, this model "
-                f"{model.adapter.hidden_size}: they were made by another model."
+                f"{model.adapter.hidden_size}: decode them with the model that encoded them."
             )
 
 
 def _windows(nuggets: Nuggets) -> list[Nuggets]:
-    """Split joined nuggets into those of each window."""
+    """Split nuggets by window."""
     stops = np.cumsum(nuggets.windows[:, 0])
     parts = []
     for (count, *_), stop, window in zip(nuggets.windows, stops, nuggets.windows, strict=True):
@@ -112,46 +112,46 @@ def _decode_batch(
         vectors[i, : len(window)] = torch.from_numpy(window.vectors.astype(np.float32))
         scores[i, : len(window)] = torch.from_numpy(window.scores.astype(np.float32))
         kept[i, : len(window)] = True
-    # Room for each text by its own length, so that it does not depend on what shares the batch.
-    most = model.decoder_window - 1
-    rooms = [min(int(LENGTH_FACTOR * n) + LENGTH_SLACK, most) for n in (w.token_count for w in windows)]
-    own_limit = not {"max_new_tokens", "max_length"} & options.keys()
-    if own_limit:
-        options = {**options, "max_new_tokens": max(rooms)}
+    # Each length limit depends on the window alone, not on the rest of the batch.
+    longest = model.decoder_window - 1
+    limits = [min(int(LENGTH_FACTOR * n) + LENGTH_SLACK, longest) for n in (w.token_count for w in windows)]
+    by_default = not {"max_new_tokens", "max_length"} & options.keys()
+    if by_default:
+        options = {**options, "max_new_tokens": max(limits)}
     device, dtype = model.device, model.dtype
     memory = vectors.to(device, dtype)
     bias = residual_bias(scores.to(device), kept.to(device), residual, model.adapter.residual_scale, dtype)
     with torch.inference_mode():
         generated: Any = model.adapter.generate(memory, bias, **options)
         likelihoods = _likelihoods(model, memory, bias, generated) if with_words else None
-    if own_limit:  # the first token is the decoder's start
-        generated = [row[: 1 + room] for row, room in zip(generated, rooms, strict=True)]
+    if by_default:  # the first token is the decoder's start token
+        generated = [row[: 1 + limit] for row, limit in zip(generated, limits, strict=True)]
     texts = [text.strip() for text in model.tokenizer.batch_decode(generated, skip_special_tokens=True)]
     if likelihoods is None:
         return [Decoded(text) for text in texts]
-    found = []
+    decoded = []
     for text, row, values in zip(texts, generated, likelihoods, strict=True):
         ids = row[1:].tolist()
-        found.append(Decoded(text, tuple(word_scores(model.tokenizer, ids, values[: len(ids)], text))))
-    return found
+        decoded.append(Decoded(text, tuple(word_scores(model.tokenizer, ids, values[: len(ids)], text))))
+    return decoded
 
 
 def _likelihoods(
     model: NuggetModel, memory: torch.Tensor, bias: torch.Tensor, generated: torch.Tensor
 ) -> list[list[float]]:
-    """Return the log-probability of every decoded token behind the first, by one teacher-forced pass."""
+    """Return the log-probability of every decoded token after the first, from one teacher-forced pass."""
     states = model.adapter.decode(memory, bias, generated[:, :-1])
-    found = []
+    likelihoods = []
     for row, targets in zip(states, generated[:, 1:], strict=True):
         # One text at a time: the logits of a whole batch may take gigabytes.
         logits = model.adapter.project(row[None])[0].float()
         chosen = logits.gather(-1, targets[:, None])[:, 0]
-        found.append((chosen - logits.logsumexp(-1)).tolist())
-    return found
+        likelihoods.append((chosen - logits.logsumexp(-1)).tolist())
+    return likelihoods
 
 
 def _join(nuggets: Nuggets, parts: list[Decoded], with_words: bool) -> Reconstruction:
-    """Join windows into one text, with the white space that was between and in them."""
+    """Join decoded windows into one text with the whitespace of the original."""
     glued = (nuggets.windows[1:, 2] == nuggets.windows[:-1, 3]).tolist()
     text, spans = nuggets.layout.join([part.text for part in parts], glued)
     if not with_words:

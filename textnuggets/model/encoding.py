@@ -1,4 +1,4 @@
-"""Many texts into Nuggets: windows sorted by length, batched, encoded, joined, in the order given."""
+"""Encoding of texts into nuggets, in batches of windows of similar length."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ from textnuggets.model.windows import Window, cut_into_windows
 if TYPE_CHECKING:
     from textnuggets.model.modeling import NuggetModel
 
-SORTED_BATCHES = 32  # texts are sorted by length within this many batches ...
-SORTED_CHARACTERS = 4_000_000  # ... or this much text, whichever is less: memory stays bounded
+# Texts are sorted by length within this many batches or characters, whichever is less, to bound memory.
+SORTED_BATCHES = 32
+SORTED_CHARACTERS = 4_000_000
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How many nuggets a text may have: a ratio of its tokens, or a fixed number at most."""
+    """Number of nuggets of a text: a ratio of its tokens, or a fixed maximum."""
 
     ratio: float
     max_vectors: int | None = None
 
     @classmethod
     def of(cls, ratio: float | None, max_vectors: int | None, default: float) -> Budget:
-        """Validate what a caller asked for; without either, the model's own ratio."""
+        """Return the validated budget of a call; without a ratio or maximum, the default ratio."""
         if max_vectors is None:
             return cls(default if ratio is None else check_ratio(ratio))
         if ratio is not None:
@@ -45,15 +46,15 @@ class Budget:
         return cls(1.0, check_count("max_vectors", max_vectors, at_least=1))
 
     def share(self, lengths: Sequence[int]) -> list[int]:
-        """The k of each window of one text, from the windows' token counts."""
+        """Return the k of each window of a text, given their numbers of tokens."""
         if self.max_vectors is None:
             return [nugget_count(n, self.ratio) for n in lengths]
         if self.max_vectors < len(lengths):
             raise InputError(
-                f"a text of {sum(lengths):,} tokens takes {len(lengths)} windows and so at least as "
-                f"many vectors; max_vectors is {self.max_vectors}. Raise it, or give a ratio."
+                f"a text of {sum(lengths):,} tokens has {len(lengths)} windows and needs at least one vector for "
+                f"each, but max_vectors is {self.max_vectors}: raise it, or give a ratio."
             )
-        # One each; the rest in proportion to the tokens that are left, rounded so that the sum is right.
+        # One each; the rest is distributed in proportion to the remaining tokens, rounded to keep the sum exact.
         rest = [n - 1 for n in lengths]
         spare, total = min(self.max_vectors, sum(lengths)) - len(lengths), max(1, sum(rest))
         edges = [spare * done // total for done in np.cumsum([0, *rest]).tolist()]
@@ -61,14 +62,14 @@ class Budget:
 
 
 def as_dtype(name: str) -> np.dtype[np.floating]:
-    """The numpy dtype of stored vectors, or a ConfigError."""
+    """Return the NumPy dtype of stored vectors; raise ConfigError if it is not a supported float type."""
     try:
-        found = np.dtype(name)
+        dtype = np.dtype(name)
     except TypeError:
-        found = None
-    if found is None or found.name not in ("float32", "float16", "float64"):
+        dtype = None
+    if dtype is None or dtype.name not in ("float32", "float16", "float64"):
         raise ConfigError(f"dtype must be float32, float16 or float64, got {name!r}.")
-    return found
+    return dtype
 
 
 def encode_stream(
@@ -80,9 +81,9 @@ def encode_stream(
     progress: Progress,
     coverage: Coverage | None = None,
 ) -> Iterator[Nuggets]:
-    """Encode texts as they come, holding no more than one sorting range of them in memory.
+    """Encode a stream of texts, with at most one sorted chunk of them in memory.
 
-    What the model does not know of them is counted in `coverage`.
+    Unknown pieces and fragments are counted in `coverage`.
     """
     for chunk in _chunks(texts, batch_size * SORTED_BATCHES):
         cut = cut_into_windows(model.tokenizer, chunk, model.window)
@@ -90,9 +91,9 @@ def encode_stream(
         if coverage is not None and model.can_decode:
             coverage.add_texts(model.tokenizer, chunk)
         owners = [text for text, parts in enumerate(cut) for _ in parts]
-        unfinished = [len(parts) for parts in cut]  # windows of each text that are still to come
+        unfinished = [len(parts) for parts in cut]  # remaining windows of each text
         counts = [k for parts in cut for k in budget.share([len(w.encoding) for w in parts])]
-        # Longest first: a batch too large for memory fails at once, not after an hour.
+        # Longest first, so that a batch too large for memory fails at once.
         order = sorted(range(len(windows)), key=lambda i: -len(windows[i].encoding))
         encoded: list[Nuggets | None] = [None] * len(windows)
         with model.evaluating():
@@ -111,14 +112,14 @@ def encode_stream(
 
 
 def _chunks(texts: Iterable[str], most: int) -> Iterator[list[str]]:
-    """Texts in lists of at most `most`, or SORTED_CHARACTERS characters and the text that passes it."""
+    """Yield lists of at most `most` texts, ended early once they reach SORTED_CHARACTERS characters."""
     chunk: list[str] = []
     characters = 0
     for index, text in enumerate(texts):
         if not isinstance(text, str):
             raise InputError(f"texts must be strings; text {index} is {type(text).__name__}.")
         if not (text.isascii() or is_unicode(text)):
-            raise InputError(f"text {index} holds half a surrogate pair, so it is no Unicode text.")
+            raise InputError(f"text {index} holds half a surrogate pair, which is not valid Unicode.")
         chunk.append(text)
         characters += len(text)
         if len(chunk) == most or characters >= SORTED_CHARACTERS:
@@ -134,14 +135,14 @@ def _encode_batch(
     dtype: np.dtype[np.floating],
     coverage: Coverage | None,
 ) -> list[Nuggets]:
-    """One forward pass of the encoder over windows of similar length, each with its k."""
+    """Encode a batch of windows, each with its k, in one forward pass."""
     windows, counts = [window for window, _ in batch], [k for _, k in batch]
     input_ids, mask = pad([w.ids for w in windows], model.pad_id)
     if coverage is not None:
         ids, real, decodes = input_ids.numpy(), mask.numpy(), model.can_decode
         coverage.add_batch(model.tokenizer, windows, ids, real, decodes)
     sentence_ends = None
-    if model.config.selector == "sentence_boundary":  # the one selector that must read the text
+    if model.selector.needs_sentence_ends:
         sentence_ends, _ = pad([w.sentence_ends() for w in windows], False)
     with torch.inference_mode():
         output = model.generate_nuggets(
@@ -154,9 +155,8 @@ def _encode_batch(
     scores = output.scores.float().cpu().numpy()
     positions = output.selection.positions.cpu().numpy()
     kept = output.selection.kept.sum(-1).tolist()
-    pooled = model.config.selector == "mean"
     return [
-        _assemble(window, vectors[i, :k], scores[i, :k], positions[i, :k], pooled)
+        _assemble(window, vectors[i, :k], scores[i, :k], positions[i, :k], model.selector.pools)
         for i, (window, k) in enumerate(zip(windows, kept, strict=True))
     ]
 
@@ -168,9 +168,9 @@ def _assemble(
     positions: NDArray[np.int64],
     pooled: bool,
 ) -> Nuggets:
-    """The Nuggets of one window; arrays are copied, so that the batch they come from can go."""
+    """Return the nuggets of one window; arrays are copied so that the batch can be freed."""
     tokens: tuple[str, ...]
-    if pooled:  # one vector that stands for all of the window
+    if pooled:  # one vector for the whole window
         spans, tokens = [(window.start, window.end)], (window.text[window.start : window.end],)
     else:
         chosen = positions.tolist()
@@ -188,7 +188,7 @@ def _assemble(
 
 
 def pad(rows: Sequence[Sequence[int]], value: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Rows of different length as one `(batch, n)` tensor, and a mask that is True on real values."""
+    """Pad rows to one `(batch, n)` tensor; return it and a mask that is True on real values."""
     longest = max(len(row) for row in rows)
     padded = torch.tensor([[*row, *([value] * (longest - len(row)))] for row in rows])
     lengths = torch.tensor([len(row) for row in rows])

@@ -1,4 +1,4 @@
-"""Nugget feedback: the upper layers are told which tokens were picked (Eq. 8)."""
+"""Nugget feedback: an embedding that marks the selected tokens for the upper layers (Eq. 8)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from torch import Tensor, nn
 
 
 class Feedback(nn.Module):
-    """`X^(l) + E`, where E holds one of two type embeddings, e^n (nugget) or e^o (other) (Eq. 8).
+    """`X^(l) + E`, where E is one of two type embeddings per token, e^n (nugget) or e^o (other) (Eq. 8).
 
-    Both start at zero, so that an untrained nugget model encodes exactly as its backbone does.
+    Both are initialized to zero, so that an untrained nugget model encodes exactly like its backbone.
     """
 
     def __init__(self, hidden_size: int) -> None:
@@ -16,6 +16,6 @@ class Feedback(nn.Module):
         self.types = nn.Embedding(2, hidden_size)  # row 0: other, row 1: nugget
 
     def forward(self, hidden_states: Tensor, is_nugget: Tensor) -> Tensor:
-        """`(batch, n, d)` states and `(batch, n)` bool -> states for layer l + 1."""
+        """Return the `(batch, n, d)` input of layer l + 1, given hidden states and a `(batch, n)` nugget mask."""
         types: Tensor = self.types(is_nugget.long())
         return hidden_states + types

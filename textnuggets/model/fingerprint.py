@@ -1,4 +1,4 @@
-"""Which weights made these vectors?"""
+"""Fingerprints and names that identify the model of stored vectors."""
 
 from __future__ import annotations
 
@@ -10,19 +10,14 @@ from transformers import PreTrainedModel
 from textnuggets.io.hashing import short_digest
 from textnuggets.shipped import DEFAULT, shipped_name
 
-SETTINGS = (
-    "scorer_layer",
-    "selector",
-    "gather",
-    "feedback",
-    "window",
-)  # what decides vectors besides weights
+# Settings that affect the vectors.
+SETTINGS = ("scorer_layer", "selector", "gather", "feedback", "window")
 
 
 def fingerprint(model: PreTrainedModel) -> str:
-    """A few digits that change with whatever changes the vectors, and not with the name of the model's folder.
+    """Return a hash of the weights and settings that affect the vectors, independent of the model's folder.
 
-    Of every tensor about a thousand values are taken: training moves them all.
+    About a thousand values of every tensor are hashed, which is enough because training changes all of them.
     """
     return short_digest(_content(model), 8)
 
@@ -35,8 +30,7 @@ def _content(model: PreTrainedModel) -> Iterator[bytes]:
 
 
 def lasting_name(name: str | Path | None) -> str:
-    """Return what files call a model, so that it is found from elsewhere: a shipped one by its name, a folder by its
-    absolute path."""
+    """Return a name valid from any directory: of a shipped model its name, of a folder its absolute path."""
     if name is None:
         return DEFAULT
     shipped = shipped_name(name)

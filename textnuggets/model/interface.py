@@ -1,4 +1,4 @@
-"""The methods a user calls: texts in, nuggets out, and back."""
+"""The user-facing methods of NuggetModel: encode, compare and reconstruct texts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class TextInterface:
-    """Encoding, comparing and decoding texts, for NuggetModel to inherit."""
+    """Mixin of NuggetModel with the methods that encode, compare and decode texts."""
 
     def _as_model(self) -> NuggetModel:
         return cast("NuggetModel", self)
@@ -86,29 +86,28 @@ class TextInterface:
         show_progress_bar: bool = False,
         convert_to_tensor: bool = False,
     ) -> Any:
-        """Turn texts into nuggets, in the order given; one text gives one `Nuggets`.
+        """Encode texts into nuggets, in the given order; a single string returns a single `Nuggets`.
 
-        Warn once (`TextnuggetsWarning`) if the texts are in a language or have characters that the model does not
-        know, or, for a model that decodes, characters that it cannot write.
+        Issue one `TextnuggetsWarning` if the texts are in a language or contain characters unknown to the model, or
+        contain characters that a model with a decoder cannot decode.
 
         Args:
-            texts: A string, or any iterable of strings.
-            ratio: Compression ratio; the model's own by default.
-            max_vectors: Maximum number of nuggets of a text, instead of a ratio.
+            texts: String, or iterable of strings.
+            ratio: Compression ratio; the model's by default.
+            max_vectors: Maximum number of nuggets per text, instead of a ratio.
             batch_size: Number of windows encoded together.
-            dtype: Type of the vectors: float32, float16 or float64.
+            dtype: Dtype of the vectors: float32, float16 or float64.
             show_progress_bar: Whether to report progress on standard error.
-            convert_to_tensor: Whether to return the vectors alone, as a torch tensor `(k, d)` for each text, on the
-                model's device.
+            convert_to_tensor: Whether to return only the vectors, as one `(k, d)` tensor per text on the model's device.
         """
-        alone = isinstance(texts, str)
+        single = isinstance(texts, str)
         items: Iterable[str] = [texts] if isinstance(texts, str) else texts
-        found: list[Any] = list(
+        encoded: list[Any] = list(
             self.encode_iter(items, ratio, max_vectors, batch_size, dtype, show_progress_bar)
         )
         if convert_to_tensor:
-            found = [item.to_tensor().to(self._as_model().device) for item in found]
-        return found[0] if alone else found
+            encoded = [item.to_tensor().to(self._as_model().device) for item in encoded]
+        return encoded[0] if single else encoded
 
     @overload
     def encode_query(self, texts: str, ratio: float | None = ..., **options: Any) -> Nuggets: ...
@@ -117,7 +116,7 @@ class TextInterface:
         self, texts: Iterable[str], ratio: float | None = ..., **options: Any
     ) -> list[Nuggets]: ...
     def encode_query(self, texts: Any, ratio: float | None = None, **options: Any) -> Any:
-        """Encode queries, at the model's `query_ratio` unless a ratio is given; options as for `encode`."""
+        """Encode queries, with the model's `query_ratio` by default; options as for `encode`."""
         return self.encode(
             texts, ratio=self._as_model().config.ratio_of_queries() if ratio is None else ratio, **options
         )
@@ -129,15 +128,15 @@ class TextInterface:
         self, texts: Iterable[str], ratio: float | None = ..., **options: Any
     ) -> list[Nuggets]: ...
     def encode_document(self, texts: Any, ratio: float | None = None, **options: Any) -> Any:
-        """Encode documents, at the model's `ratio` unless another is given; options as for `encode`."""
+        """Encode documents, with the model's `ratio` by default; options as for `encode`."""
         return self.encode(texts, ratio=ratio, **options)
 
     def similarity(
         self, queries: Vectors | Sequence[Vectors], documents: Vectors | Sequence[Vectors]
     ) -> NDArray[np.float32]:
-        """Return mean-MaxSim `(queries, documents)` of encoded texts; one text counts as a list of one.
+        """Return the mean-MaxSim matrix `(queries, documents)`; a single text counts as a list of one.
 
-        Each row ranks the documents for a query. The measure is not symmetric: the query comes first.
+        Each row scores the documents for one query. The measure is not symmetric.
         """
         several: Sequence[Vectors] = queries if isinstance(queries, Sequence) else [queries]
         return maxsim(several, documents if isinstance(documents, Sequence) else [documents])
@@ -151,7 +150,7 @@ class TextInterface:
         dtype: str = "float32",
         show_progress_bar: bool = False,
     ) -> Iterator[Nuggets]:
-        """Like `encode`, one by one: a generator of any size streams through in bounded memory."""
+        """Yield the nuggets of each text; like `encode`, but in bounded memory for any number of texts."""
         model = self._as_model()
         check_count("batch_size", batch_size, at_least=1)
         stored = as_dtype(dtype)
@@ -160,12 +159,14 @@ class TextInterface:
         if not isinstance(texts, Iterable):
             raise InputError(f"texts must be a string or an iterable of strings, got {type(texts).__name__}.")
         budget = Budget.of(ratio, max_vectors, model.config.ratio)
-        if max_vectors is not None and model.config.selector in ("all_tokens", "sentence_boundary"):
+        # A pooled text has one vector, which satisfies any maximum.
+        if max_vectors is not None and not (model.selector.counts or model.selector.pools):
             raise ConfigError(
-                f"the selector {model.config.selector!r} takes what it finds: max_vectors cannot hold."
+                f"max_vectors does not apply to the selector {model.selector.name!r}, which sets the number of "
+                f"vectors itself."
             )
 
-        def stream() -> Iterator[Nuggets]:  # apart, so that what is wrong is said at the call
+        def stream() -> Iterator[Nuggets]:  # a separate generator, so that the checks above run at the call
             total = len(texts) if isinstance(texts, Sized) else None
             with Progress("encode", total, show_progress_bar) as progress:
                 shared = active_coverage()
@@ -201,31 +202,31 @@ class TextInterface:
         """Decode nuggets back into text, or into its translation if the model was trained to.
 
         Args:
-            nuggets: What `encode` returned.
-            num_beams: Beam width; 1 is greedy.
-            batch_size: Windows decoded together.
-            residual: Another residual mode than the model's, such as `off` to ablate the scores.
+            nuggets: Nuggets returned by `encode`.
+            num_beams: Beam width; 1 is greedy decoding.
+            batch_size: Number of windows decoded together.
+            residual: Residual mode, such as `off` to ablate the scores; the model's by default.
             show_progress_bar: Whether to report progress on standard error.
-            return_probabilities: Whether to return a `Reconstruction` instead of each text: the text, and the
-                probability that the decoder gave each of its words. Takes another pass of the decoder.
-            options: For transformers' `generate`.
+            return_probabilities: Whether to return a `Reconstruction` per text, with the decoder's probability of each
+                word; takes another pass of the decoder.
+            options: Arguments of transformers' `generate`.
         """
         model = self._as_model()
         check_count("num_beams", num_beams, at_least=1)
         check_count("batch_size", batch_size, at_least=1)
         mode = check_residual(model.config.residual if residual is None else residual)
-        alone = isinstance(nuggets, Nuggets)
+        single = isinstance(nuggets, Nuggets)
         items = [nuggets] if isinstance(nuggets, Nuggets) else list(nuggets)
         for index, item in enumerate(items):
             if not isinstance(item, Nuggets):
                 raise InputError(
-                    f"reconstruct takes what encode returned; item {index} is {type(item).__name__}."
+                    f"reconstruct takes Nuggets, as returned by encode; item {index} is {type(item).__name__}."
                 )
         options = {"num_beams": num_beams, "do_sample": False, **options}
         total = sum(len(item.windows) for item in items)
         with Progress("reconstruct", total, show_progress_bar) as progress, model.evaluating():
-            found = reconstruct_all(model, items, batch_size, mode, progress, options, return_probabilities)
+            decoded = reconstruct_all(model, items, batch_size, mode, progress, options, return_probabilities)
         if return_probabilities:
-            return found[0] if alone else found
-        texts = [item.text for item in found]
-        return texts[0] if alone else texts
+            return decoded[0] if single else decoded
+        texts = [item.text for item in decoded]
+        return texts[0] if single else texts

@@ -1,4 +1,4 @@
-"""Loading a nugget model, ready to use."""
+"""Load a nugget model onto its device."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from textnuggets.shipped import DEFAULT
 def load_nugget_model(
     name: str | Path | None = None, device: str | None = None, **options: Any
 ) -> NuggetModel:
-    """Load a nugget model and put it where it runs best; `textnuggets.load` also loads language models.
+    """Load a nugget model onto a device; `textnuggets.load` also loads language models.
 
     Args:
-        name: A shipped model (`search` by default), a folder or a hub id.
-        device: Where it runs; a GPU if there is one, by default.
-        options: For transformers' `from_pretrained`: `dtype`, `attn_implementation`, ... On a CPU the dtype is
-            float32 by default, whatever the weights are stored as: CPUs are many times slower in half precision.
+        name: Shipped model, folder or hub id; `search` by default.
+        device: Torch device; the accelerator if there is one, else the CPU, by default.
+        options: Arguments of transformers' `from_pretrained`, such as `dtype` or `attn_implementation`. On a CPU the
+            default dtype is float32 whatever the stored dtype, because half precision is many times slower there.
     """
     name = DEFAULT if name is None else name
     if "device_map" in options:
         if device is not None:
             raise ConfigError("give a device or a device_map, not both.")
         return NuggetModel.from_pretrained(name, **options)
-    where = best_device(device)
-    if where.type == "cpu":
+    target = best_device(device)
+    if target.type == "cpu":
         options = {"dtype": torch.float32, **options}
-    return NuggetModel.from_pretrained(name, **options).to(where)  # type: ignore[arg-type]
+    return NuggetModel.from_pretrained(name, **options).to(target)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The loss of decoding (section 3.4), over the whole vocabulary or a sample of it."""
+"""Decoding loss (section 3.4), over the whole vocabulary or a sample of it."""
 
 from __future__ import annotations
 
@@ -9,42 +9,42 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-IGNORED = -100  # a label that does not count
+IGNORED = -100  # label without a target
 
 
 class SampledClasses(NamedTuple):
-    """The part of the vocabulary that one training step decides between."""
+    """Subset of the vocabulary for a sampled softmax in one training step."""
 
     ids: Tensor
-    """`(classes,)` ascending vocabulary ids, every label of the batch among them."""
+    """`(classes,)` vocabulary ids in ascending order, including every label of the batch."""
     correction: Tensor
-    """`(classes,)` minus the log-probability of an id to be in the sample: 0 for the batch's own. Added
-    to the logits, it makes the sum over the sample an unbiased estimate of that over the vocabulary."""
+    """`(classes,)` negative log-probability of sampling each id, 0 for labels of the batch. Adding it to the logits makes
+    the softmax sum over the sample an unbiased estimate of the sum over the vocabulary."""
 
     def place(self, labels: Tensor) -> Tensor:
-        """Labels as indexes into `ids`."""
+        """Return labels as indices into `ids`."""
         return torch.where(labels == IGNORED, IGNORED, torch.searchsorted(self.ids, labels.clamp(min=0)))
 
 
 def sample_classes(labels: Tensor, vocabulary: int, count: int, generator: torch.Generator) -> SampledClasses:
-    """The ids that occur in `labels`, and random others to make `count`.
+    """Return the ids in `labels` and random other ids, `count` in total.
 
     Args:
-        labels: `(batch, targets)`; -100 does not count.
-        vocabulary: How many ids there are.
-        count: How many classes are wanted; more if the batch alone has more.
-        generator: Where the random ids come from, on the CPU.
+        labels: `(batch, targets)`; -100 is ignored.
+        vocabulary: Size of the vocabulary.
+        count: Number of classes; exceeded if the batch alone has more.
+        generator: Random generator on the CPU.
     """
-    own = labels[labels != IGNORED].unique()
+    present = labels[labels != IGNORED].unique()
     others = torch.ones(vocabulary, dtype=torch.bool)
-    others[own.cpu()] = False
+    others[present.cpu()] = False
     candidates = others.nonzero().squeeze(-1)
-    wanted = min(max(count - len(own), 0), len(candidates))
-    drawn = candidates[torch.randperm(len(candidates), generator=generator)[:wanted]].to(labels.device)
-    ids, order = torch.cat([own, drawn]).sort()
-    # Each of the others is drawn with the probability wanted / candidates.
-    rarity = math.log(len(candidates) / wanted) if wanted else 0.0
-    return SampledClasses(ids, torch.where(order < len(own), 0.0, rarity))
+    draws = min(max(count - len(present), 0), len(candidates))
+    drawn = candidates[torch.randperm(len(candidates), generator=generator)[:draws]].to(labels.device)
+    ids, order = torch.cat([present, drawn]).sort()
+    # Each candidate is drawn with probability draws / len(candidates).
+    rarity = math.log(len(candidates) / draws) if draws else 0.0
+    return SampledClasses(ids, torch.where(order < len(present), 0.0, rarity))
 
 
 def decoding_loss(
@@ -53,13 +53,13 @@ def decoding_loss(
     classes: SampledClasses | None = None,
     count: Tensor | int | None = None,
 ) -> Tensor:
-    """Negative log-likelihood of the labels: their mean, or their sum divided by `count`.
+    """Return the negative log-likelihood of the labels: the mean, or the sum divided by `count`.
 
     Args:
         logits: `(batch, targets, vocabulary or classes)`.
-        labels: `(batch, targets)` vocabulary ids; -100 does not count.
-        classes: What the logits stand for, if not the whole vocabulary.
-        count: The number of targets of all batches and processes that make one step.
+        labels: `(batch, targets)` vocabulary ids; -100 is ignored.
+        classes: Classes of the logits, if not the whole vocabulary.
+        count: Number of targets in all batches and processes of one step.
     """
     logits = logits.float()
     if classes is not None:

@@ -1,4 +1,4 @@
-"""How well a document answers each nugget of a query: mean-MaxSim (Eq. 10), and two other ways to pair vectors."""
+"""Similarity of two texts' vectors: mean-MaxSim (Eq. 10), its symmetric form and maximum-weight matching."""
 
 from __future__ import annotations
 
@@ -17,11 +17,9 @@ if TYPE_CHECKING:
 
 Vectors: TypeAlias = "Nuggets | NDArray[np.floating] | Tensor"
 Unit = NDArray[np.float32]  # (k, d) vectors of length 1, from `unit`
-NOT_COMPARABLE = (
-    "these vectors were trained to be decoded, not to be compared: use textnuggets.load('search') for that."
-)
-BLOCK = 16_000_000  # cosines held at a time: 64 MB
-SAFE = (1e-15, 1e15)  # lengths whose squares are well within the range of float32
+NOT_COMPARABLE = "these vectors were trained to be decoded, not to be compared: use textnuggets.load('search') to compare texts."
+BLOCK = 16_000_000  # maximum number of cosines in memory: 64 MB
+SAFE = (1e-15, 1e15)  # norms whose squares are well within the range of float32
 
 
 @overload
@@ -31,14 +29,14 @@ def maxsim(query: Vectors, document: Sequence[Vectors]) -> NDArray[np.float32]: 
 @overload
 def maxsim(query: Sequence[Vectors], document: Vectors | Sequence[Vectors]) -> NDArray[np.float32]: ...
 def maxsim(query: Vectors | Sequence[Vectors], document: Vectors | Sequence[Vectors]) -> Any:
-    """Return the mean over query vectors of the best cosine with a document vector (Eq. 10).
+    """Return the mean over query vectors of the maximum cosine with a document vector (Eq. 10).
 
     Args:
         query: `Nuggets`, a `(k, d)` array or tensor, or a list of these.
         document: The same.
 
     Returns:
-        A float for one query and one document; else an array with one axis for each list:
+        A float for a single query and document; otherwise an array with one axis per list:
         `(queries, documents)`, `(queries,)` or `(documents,)`.
     """
     for given in (query, document):
@@ -52,7 +50,7 @@ def maxsim(query: Vectors | Sequence[Vectors], document: Vectors | Sequence[Vect
     documents, one_document = _as_list(document, "document")
     widths = sorted({item.shape[1] for item in (*queries, *documents)})
     if len(widths) > 1:
-        raise InputError(f"vectors of {widths} dimensions do not compare: different models made them.")
+        raise InputError(f"vectors of {widths} dimensions do not compare: encode all texts with one model.")
     units = [unit(item, _name("query", i, one_query)) for i, item in enumerate(queries)]
     matrix = _maxsim_matrix(units, documents, one_document)
     if one_query and one_document:
@@ -63,18 +61,18 @@ def maxsim(query: Vectors | Sequence[Vectors], document: Vectors | Sequence[Vect
 
 
 def one_way(query: Unit, documents: Sequence[Unit]) -> NDArray[np.float32]:
-    """Mean-MaxSim of a query with documents: the paper's."""
+    """Return the mean-MaxSim of a query with each document, as in the paper."""
     return _maxsim_matrix([query], documents)[0]
 
 
 def both_ways(query: Unit, documents: Sequence[Unit]) -> NDArray[np.float32]:
-    """The mean of mean-MaxSim in both directions."""
+    """Return the average of mean-MaxSim in both directions."""
     back = _maxsim_matrix(documents, [query])[:, 0]
     return np.asarray((one_way(query, documents) + back) / 2, dtype=np.float32)
 
 
 def matching(query: Unit, documents: Sequence[Unit]) -> NDArray[np.float32]:
-    """Maximum-weight matching: every vector answers at most one; summed, and divided by the query's number."""
+    """Return the maximum-weight matching of a query with each document, divided by the number of query vectors."""
     try:
         from scipy.optimize import linear_sum_assignment
     except ImportError as error:
@@ -94,14 +92,14 @@ SIMILARITIES: dict[str, Similarity] = {"maxsim": one_way, "symmetric": both_ways
 def _maxsim_matrix(
     queries: Sequence[Unit], documents: Sequence[NDArray[np.floating]], one_document: bool = False
 ) -> NDArray[np.float32]:
-    """All queries against all documents, whose vectors may be of any length, a block of documents at a time."""
+    """Return mean-MaxSim `(queries, documents)`, computed in blocks of documents; these need not be normalized."""
     if not queries or not documents:
         return np.zeros((len(queries), len(documents)), dtype=np.float32)
     stacked = np.concatenate(queries)  # (all query vectors, d)
     lengths = np.array([len(q) for q in queries])
     starts = np.cumsum([0, *lengths[:-1]])
     scores = np.empty((len(queries), len(documents)), dtype=np.float32)
-    most = max(1, BLOCK // len(stacked))  # document vectors a block
+    most = max(1, BLOCK // len(stacked))  # document vectors per block
     first = 0
     while first < len(documents):
         last, size = first + 1, len(documents[first])
@@ -121,9 +119,9 @@ def _maxsim_matrix(
 def _cosines(
     units: Unit, documents: Sequence[NDArray[np.floating]], names: Sequence[str]
 ) -> NDArray[np.float32]:
-    """`(query vectors, all document vectors)`.
+    """Return the cosines `(query vectors, all document vectors)`.
 
-    The documents' lengths divide the products: far fewer numbers than the vectors have, and no call for each document.
+    Dividing the products by the norms is cheaper than normalizing the document vectors.
     """
     stacked = np.concatenate(documents, dtype=np.float32, casting="same_kind")
     norms = np.sqrt(np.einsum("ij,ij->i", stacked, stacked))
@@ -131,13 +129,13 @@ def _cosines(
         products = units @ stacked.T
         products /= norms
         return products
-    # Vectors of nothing, of very large or small numbers, or of none at all.
-    again = np.concatenate([unit(item, name) for item, name in zip(documents, names, strict=True)])
-    return units @ again.T
+    # Zero, extreme or non-finite vectors need `unit`, which rescales and checks them.
+    normalized = np.concatenate([unit(item, name) for item, name in zip(documents, names, strict=True)])
+    return units @ normalized.T
 
 
 def _as_list(vectors: Vectors | Sequence[Vectors], name: str) -> tuple[list[NDArray[np.floating]], bool]:
-    """Return the `(k, d)` arrays of some texts, and whether a single text was given."""
+    """Return the `(k, d)` arrays of the texts, and whether a single text was given."""
     one = not isinstance(vectors, Sequence) or isinstance(vectors, Nuggets)
     items: Sequence[Any] = [vectors] if one else vectors  # type: ignore[assignment]
     arrays = [_as_array(item) for item in items]
@@ -147,14 +145,14 @@ def _as_list(vectors: Vectors | Sequence[Vectors], name: str) -> tuple[list[NDAr
 
 
 def _as_array(vectors: Any) -> NDArray[np.floating]:
-    """Return the vectors of one text as an array; a tensor may be on any device."""
+    """Return the vectors of one text as an array, from any device."""
     if isinstance(vectors, Nuggets):
         return vectors.vectors
     return np.asarray(vectors.detach().float().cpu() if hasattr(vectors, "detach") else vectors)
 
 
 def _name(side: str, number: int, one: bool) -> str:
-    """Return what errors call a text."""
+    """Return the name of a text for error messages."""
     return side if one else f"{side} {number}"
 
 
@@ -164,12 +162,12 @@ def _check_shape(array: NDArray[np.floating], name: str) -> None:
 
 
 def unit(vectors: Vectors, name: str) -> Unit:
-    """Return vectors of length 1; raise InputError, calling them by `name`, if they cannot be."""
+    """Return vectors normalized to length 1; raise InputError, with `name`, if they are invalid."""
     array = _as_array(vectors).astype(np.float32)
     _check_shape(array, name)
     if not np.isfinite(array).all():
         raise InputError(f"{name} holds values that are not finite numbers.")
     tiny = np.finfo(np.float32).tiny
-    # Scaled first: the square of a very large or small number is out of range.
+    # Scaled first, because the square of a very large or small number is out of range.
     array = array / np.maximum(np.abs(array).max(axis=1, keepdims=True), tiny)
     return array / np.maximum(np.linalg.norm(array, axis=1, keepdims=True), tiny)

@@ -1,4 +1,4 @@
-"""NuggetModel: the paper's section 3 put together.
+"""NuggetModel: the complete model of the paper's section 3.
 
 tokens -> lower layers -> scores -> positions -> feedback -> upper layers -> W^V -> nuggets
        -> residual bias -> decoder -> text
@@ -46,7 +46,7 @@ from textnuggets.model.outputs import GeneratedNuggets, NuggetOutput
 from textnuggets.model.pooling import Gather, mean_pool
 from textnuggets.model.residual import residual_bias
 from textnuggets.model.scoring import Scorer
-from textnuggets.model.selection import LEARNED, Candidates, Selection, get_selector, nugget_count
+from textnuggets.model.selection import Candidates, Selection, get_selector, nugget_count
 from textnuggets.model.tokenization import (
     check_tokenizer,
     fetch,
@@ -58,44 +58,45 @@ from textnuggets.shipped import locate
 
 
 class NuggetModel(TextInterface, PreTrainedModel):
-    """A backbone that turns text into nuggets and, if it has a decoder, back."""
+    """Model that encodes text into nuggets and, if its backbone has a decoder, decodes them."""
 
     config: NuggetConfig
     config_class = NuggetConfig
     base_model_prefix = "nugget"
     main_input_name = "input_ids"
     content: Tensor
-    """`(vocabulary,)` the content of each token, from `token_content`, where the selector needs it."""
+    """`(vocabulary,)` content of each token from `token_content`, if the selector needs it."""
     supports_gradient_checkpointing = True
     accepts_loss_kwargs = True  # `num_items_in_batch`, from transformers' Trainer
     _supports_sdpa = True
-    _supports_flash_attn = True  # encoders; `BackboneAdapter` refuses it where a bias must be carried
+    _supports_flash_attn = True  # for encoders; `BackboneAdapter` rejects it for models with a decoder
 
     def __init__(self, config: NuggetConfig, backbone: nn.Module | None = None) -> None:
         super().__init__(config)
         if config.backbone is None:
             raise ConfigError("this NuggetConfig has no backbone: use NuggetModel.from_backbone.")
         if backbone is None:
-            # sdpa is the default, which transformers replaces where a backbone has none.
-            asked = config._attn_implementation
-            backbone = build_backbone(config.backbone, attn_implementation=None if asked == "sdpa" else asked)
+            # sdpa is the default, which transformers replaces if the backbone does not support it.
+            attention = config._attn_implementation
+            backbone = build_backbone(
+                config.backbone, attn_implementation=None if attention == "sdpa" else attention
+            )
         self.backbone: Any = backbone
         self.adapter = BackboneAdapter(backbone)
-        learns = config.selector in LEARNED
         self.adapter.check_layer(config.scorer_layer, config.feedback)
         self.selector = get_selector(config.selector)
-        self.scorer = Scorer(self.adapter.hidden_size) if learns else None
+        self.scorer = Scorer(self.adapter.hidden_size) if self.selector.learned else None
         self.feedback = Feedback(self.adapter.hidden_size) if config.feedback else None
         self.gather = Gather(self.adapter.hidden_size, config.gather)
         self.value = nn.Linear(self.adapter.hidden_size, self.adapter.hidden_size, bias=False)
-        if config.selector == "even_content":
+        if self.selector.needs_content:
             size = self.backbone.get_input_embeddings().num_embeddings  # type: ignore[operator]
             self.register_buffer("content", torch.ones(size))
         self._tokenizer: Any = None
         self.post_init()
         self._freeze()
 
-    # ---------------------------------------------------------------- making and keeping
+    # ---------------------------------------------------------------- building, loading, saving
 
     @classmethod
     def from_backbone(
@@ -105,18 +106,18 @@ class NuggetModel(TextInterface, PreTrainedModel):
         tokenizer: Any = None,
         **options: Any,
     ) -> Self:
-        """An untrained nugget model on a pretrained backbone, or on a configuration.
+        """Build an untrained nugget model on a pretrained backbone or a configuration.
 
         Args:
-            backbone: Hub id, folder, or a transformers configuration (random weights).
-            config: Nugget settings; the defaults are the paper's.
-            tokenizer: A fast tokenizer; needed with a configuration, else loaded with the backbone.
-            options: For transformers' `from_pretrained`: `dtype`, `attn_implementation`, ...
+            backbone: Hub id, folder, or transformers configuration (random weights).
+            config: Nugget settings; the paper's by default.
+            tokenizer: Fast tokenizer; required with a configuration, else loaded with the backbone by default.
+            options: Arguments of transformers' `from_pretrained`, such as `dtype` or `attn_implementation`.
         """
         if not isinstance(config, NuggetConfig | None):
             raise ConfigError(f"config must be a NuggetConfig, got {type(config).__name__}.")
         config = deepcopy(config) if config else NuggetConfig()
-        # Whatever can be refused is refused before anything large is loaded.
+        # Check everything possible before loading large files.
         get_selector(config.selector)
         if isinstance(backbone, PreTrainedConfig):
             loaded = build_backbone(backbone, **options)
@@ -135,26 +136,26 @@ class NuggetModel(TextInterface, PreTrainedModel):
         model._tokenizer = tokenizer
         model.measure_content()
         for part in (model.scorer, model.feedback, model.gather, model.value):
-            if part is not None:  # only ours: T5 keeps some of its own weights in float32
+            if part is not None:  # not the backbone: T5 keeps some weights in float32
                 part.to(device=loaded.device, dtype=loaded.dtype)
         return model.eval()
 
     @classmethod
     def from_pretrained(cls, name: str | Path, *args: Any, **options: Any) -> Self:  # type: ignore[override]
-        """Load a saved nugget model with its tokenizer: a shipped one by name, a folder or a hub id."""
+        """Load a saved nugget model and its tokenizer, by shipped name, folder or hub id."""
         hub = hub_options(options)
         name = locate(name)
         check_checkpoint(str(name), **hub)
         with explain_loading(str(name)), quiet_loading():
-            place: str | None = str(name)
+            source: str | None = str(name)
             if (index := fetch(str(name), quantized.INDEX, **hub)) is not None:
                 options["state_dict"] = quantized.read_compact(
                     index, lambda file: fetch(str(name), file, **hub)
                 )
                 options.setdefault("config", NuggetConfig.from_pretrained(str(name), **hub))
-                place = None
+                source = None
             loaded: Any = super().from_pretrained(
-                place, *args, use_safetensors=True, output_loading_info=True, **options
+                source, *args, use_safetensors=True, output_loading_info=True, **options
             )
         model, report = loaded
         check_complete(str(name), report["missing_keys"])
@@ -166,12 +167,12 @@ class NuggetModel(TextInterface, PreTrainedModel):
         return model
 
     def save_pretrained(self, path: str | Path, compact_weights: bool = False, **options: Any) -> None:  # type: ignore[override]
-        """Write `config.json`, safetensors, the tokenizer and, where there is none yet, a model card.
+        """Write the configuration, weights, tokenizer and, if there is none yet, a model card.
 
         Args:
-            path: The folder.
-            compact_weights: Store them as int8, in a quarter of the space (`textnuggets.model.quantized`).
-            options: For transformers' `save_pretrained`.
+            path: Output folder.
+            compact_weights: Whether to store weights as int8, in a quarter of the space (`textnuggets.model.quantized`).
+            options: Arguments of transformers' `save_pretrained`.
         """
         if compact_weights:
             Path(path).mkdir(parents=True, exist_ok=True)
@@ -179,10 +180,10 @@ class NuggetModel(TextInterface, PreTrainedModel):
             quantized.write_compact(self.state_dict(), Path(path))
         else:
             super().save_pretrained(str(path), **options)
-        # Of two ways to store a model in one folder, only what was written now may be left.
+        # Remove weights of the other format, which would be stale.
         for old in Path(path).glob("model*.safetensors*" if compact_weights else "compact*"):
             old.unlink()
-        if not options.get("is_main_process", True):  # one process of several writes the small files
+        if not options.get("is_main_process", True):  # only one process writes the small files
             return
         if self._tokenizer is not None:
             self._tokenizer.save_pretrained(str(path))
@@ -202,20 +203,20 @@ class NuggetModel(TextInterface, PreTrainedModel):
         create_pr: bool = False,
         **options: Any,
     ) -> str:
-        """Upload everything `save_pretrained` writes, model card included.
+        """Upload the files of `save_pretrained`, including the model card.
 
         Args:
-            repo_id: Repository on the Hub, as owner/name; created if it does not exist.
-            commit_message: First line of the commit; "Upload nugget model" by default.
-            commit_description: Further lines.
+            repo_id: Hub repository as owner/name; created if it does not exist.
+            commit_message: Commit subject; "Upload nugget model" by default.
+            commit_description: Commit body.
             private: Whether a new repository is private.
-            token: Access token; by default the one that was saved at login.
+            token: Access token; the one saved at login by default.
             revision: Branch to commit to; created if it does not exist.
             create_pr: Whether to open a pull request instead of committing.
-            options: For `save_pretrained`: `compact_weights`, `max_shard_size`, ...
+            options: Arguments of `save_pretrained`, such as `compact_weights` or `max_shard_size`.
 
         Returns:
-            The address of the commit.
+            URL of the commit.
         """
         api = HfApi(token=token)
         repo_id = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
@@ -243,14 +244,16 @@ class NuggetModel(TextInterface, PreTrainedModel):
     def gradient_checkpointing_enable(  # type: ignore[override]
         self, gradient_checkpointing_kwargs: dict[str, Any] | None = None, **rest: Any
     ) -> None:
-        """Trade time for memory in training; not reentrant, which loses the gradient of the scores."""
-        asked = gradient_checkpointing_kwargs or {}
-        if asked.get("use_reentrant"):
-            raise ConfigError("reentrant checkpointing loses the scores' gradient: use_reentrant=False.")
-        super().gradient_checkpointing_enable({**asked, "use_reentrant": False}, **rest)
+        """Enable gradient checkpointing, non-reentrant only: the reentrant form loses the gradient of the scores."""
+        settings = gradient_checkpointing_kwargs or {}
+        if settings.get("use_reentrant"):
+            raise ConfigError(
+                "reentrant checkpointing loses the gradient of the scores: set use_reentrant=False."
+            )
+        super().gradient_checkpointing_enable({**settings, "use_reentrant": False}, **rest)
 
     def get_input_embeddings(self) -> nn.Module:
-        """The backbone's token embeddings."""
+        """Return the backbone's token embeddings."""
         return self.backbone.get_input_embeddings()
 
     def set_input_embeddings(self, value: nn.Module) -> None:
@@ -259,7 +262,7 @@ class NuggetModel(TextInterface, PreTrainedModel):
 
     @property
     def pad_id(self) -> int:
-        """The id padding is filled with; attention never sees it."""
+        """Padding id, which attention masks out."""
         return int(self.adapter.config.pad_token_id or 0)
 
     @property
@@ -269,18 +272,20 @@ class NuggetModel(TextInterface, PreTrainedModel):
 
     @property
     def window(self) -> int:
-        """The most tokens encoded at once, special ones included."""
+        """Maximum number of tokens encoded at once, including special tokens."""
         return backbone_window(self.adapter.config, self.config.window)
 
     @property
     def decoder_window(self) -> int:
-        """The most tokens decoded at once."""
+        """Maximum number of tokens decoded at once."""
         return backbone_window(self.adapter.config)
 
     def _init_weights(self, module: nn.Module) -> None:
-        """The scorer starts small and random; W^V as the identity, feedback as nothing and attention over
-        segments as equal, so that an untrained nugget is exactly the backbone's hidden state, or a mean of them."""
-        # Leaf modules only: transformers passes over containers that hold no parameter of their own.
+        """Initialize the scorer with small random weights, W^V as the identity, feedback and attention with zeros.
+
+        An untrained nugget is thus exactly a hidden state of the backbone, or a mean of them.
+        """
+        # Leaf modules only: transformers skips containers without parameters of their own.
         if module is self.value:
             init.eye_(self.value.weight)
         elif module is self.gather.attention:
@@ -292,17 +297,19 @@ class NuggetModel(TextInterface, PreTrainedModel):
             init.zeros_(module.bias)
 
     def _freeze(self) -> None:
-        """Fix the embeddings and the bottom l layers, if the configuration says so (section 3.3)."""
+        """Freeze the embeddings and the bottom l layers, if the configuration says so (section 3.3)."""
         for table in self.adapter.fixed_tables():
             table.requires_grad_(False)
         if self.scorer is not None and self.config.residual == "off":
-            self.scorer.requires_grad_(False)  # nothing can teach it; distributed training would wait
+            self.scorer.requires_grad_(
+                False
+            )  # it gets no gradient, for which distributed training would wait
         if self.config.freeze:
             for module in self.adapter.below(self.config.scorer_layer):
                 module.requires_grad_(False)
 
     def train(self, mode: bool = True) -> Self:
-        """Training mode; frozen layers keep dropout off, so that the scorer sees fixed features."""
+        """Set training mode, except in frozen layers: without dropout, the features of the scorer stay fixed."""
         super().train(mode)
         if mode and self.config.freeze:
             self.adapter.set_training_above(self.config.scorer_layer, mode)
@@ -317,22 +324,22 @@ class NuggetModel(TextInterface, PreTrainedModel):
         count: Tensor,
         sentence_ends: Tensor | None = None,
     ) -> GeneratedNuggets:
-        """Nugget(X): score at layer l, choose, inform layer l + 1, take the last layer (Eqs. 2-4, 7-8).
+        """Compute Nugget(X): score at layer l, select, add feedback, gather from the last layer (Eqs. 2-4, 7-8).
 
         Args:
             input_ids: `(batch, n)`.
             mask: `(batch, n)` True on real tokens.
-            count: `(batch,)` the k of each text.
-            sentence_ends: `(batch, n)` True on sentences' last tokens, for that selector.
+            count: `(batch,)` k of each text.
+            sentence_ends: `(batch, n)` True on the last token of each sentence, for `sentence_boundary`.
         """
-        if self.config.selector == "sentence_boundary" and sentence_ends is None:
+        if self.selector.needs_sentence_ends and sentence_ends is None:
             raise InputError(
-                "the selector 'sentence_boundary' needs sentence_ends, which tokens do not tell."
+                f"the selector {self.selector.name!r} needs sentence_ends, which cannot be derived from tokens."
             )
-        found: list[tuple[Tensor, Selection]] = []
+        selected: list[tuple[Tensor, Selection]] = []
 
-        def score_and_choose(hidden_states: Tensor) -> Tensor:
-            if self.scorer is None:  # a rule chooses; nothing is added to cross-attention
+        def score_and_select(hidden_states: Tensor) -> Tensor:
+            if self.scorer is None:  # a rule selects; nothing is added to cross-attention
                 scores = torch.zeros_like(mask, dtype=torch.float32)
             else:
                 scores = self.scorer(hidden_states)
@@ -346,27 +353,27 @@ class NuggetModel(TextInterface, PreTrainedModel):
                     content=self._content(input_ids),
                 )
             )
-            found.append((scores, selection))
+            selected.append((scores, selection))
             if self.feedback is None:
                 return hidden_states
             return self.feedback(hidden_states, selection.marks(mask.shape[1]))
 
-        hidden_states = self.adapter.encode(input_ids, mask, self.config.scorer_layer, score_and_choose)
-        ((scores, selection),) = found
-        if self.config.selector == "mean":
-            chosen = mean_pool(hidden_states, mask)
+        hidden_states = self.adapter.encode(input_ids, mask, self.config.scorer_layer, score_and_select)
+        ((scores, selection),) = selected
+        if self.selector.pools:
+            gathered = mean_pool(hidden_states, mask)
         else:
-            chosen = self.gather(hidden_states, selection, mask)
-        nuggets = self.value(chosen.to(self.value.weight.dtype))  # Z = X' W^V (Eq. 4)
+            gathered = self.gather(hidden_states, selection, mask)
+        nuggets = self.value(gathered.to(self.value.weight.dtype))  # Z = X' W^V (Eq. 4)
         return GeneratedNuggets(nuggets, scores.gather(1, selection.positions), selection, scores)
 
     def measure_content(self) -> None:
-        """Fill in the content of each token from the tokenizer, for the selector that needs it."""
-        if self.config.selector == "even_content":
+        """Set the content of each token from the tokenizer, if the selector needs it."""
+        if self.selector.needs_content:
             self.content.copy_(token_content(self.tokenizer, len(self.content)))
 
     def _content(self, input_ids: Tensor) -> Tensor:
-        if self.config.selector != "even_content":
+        if not self.selector.needs_content:
             return torch.ones_like(input_ids, dtype=torch.float32)
         return self.content[input_ids]
 
@@ -387,19 +394,19 @@ class NuggetModel(TextInterface, PreTrainedModel):
         classes: SampledClasses | None = None,
         num_items_in_batch: Tensor | int | None = None,
     ) -> NuggetOutput:
-        """Nuggets of a batch and, with labels, the loss of decoding them (section 3.4).
+        """Compute the nuggets of a batch and, given labels, the loss of decoding them (section 3.4).
 
         Args:
             input_ids: `(batch, n)`.
-            attention_mask: `(batch, n)` 1 on real tokens; all of them by default.
-            labels: `(batch, targets)` the text to decode; -100 does not count.
-            sentence_ends: `(batch, n)` True on sentences' last tokens, for that selector.
+            attention_mask: `(batch, n)` 1 on real tokens; all ones by default.
+            labels: `(batch, targets)` token ids of the text to decode; -100 is ignored.
+            sentence_ends: `(batch, n)` True on the last token of each sentence, for `sentence_boundary`.
             ratio: Compression ratio; the configuration's by default.
-            max_vectors: A number of nuggets instead of a ratio.
-            residual: Another residual mode than the configuration's, such as `off` to ablate s.
-            decoder_input_ids: `(batch, targets)` what the decoder reads; the labels, shifted, by default.
-            classes: The part of the vocabulary to decode into, for a sampled softmax.
-            num_items_in_batch: What the summed loss is divided by; the number of targets by default.
+            max_vectors: Maximum number of nuggets per text, instead of a ratio.
+            residual: Residual mode, such as `off` to ablate s; the configuration's by default.
+            decoder_input_ids: `(batch, targets)` decoder inputs; the labels shifted right by default.
+            classes: Subset of the vocabulary for a sampled softmax.
+            num_items_in_batch: Divisor of the summed loss; the number of targets by default.
         """
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         mask = mask.bool()
@@ -416,7 +423,9 @@ class NuggetModel(TextInterface, PreTrainedModel):
         )
         if labels is not None:
             if not self.can_decode:
-                raise BackboneError(f"a {self.adapter.config.model_type} backbone has no decoder for labels.")
+                raise BackboneError(
+                    f"a {self.adapter.config.model_type} backbone has no decoder: call the model without labels."
+                )
             bias = residual_bias(
                 generated.scores,
                 generated.selection.kept,
@@ -433,9 +442,9 @@ class NuggetModel(TextInterface, PreTrainedModel):
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Evaluation mode for as long as it lasts, then what it was before."""
+        """Switch to evaluation mode within the block."""
         training = self.training
-        if not training:  # nothing to change, so that threads do not see it change
+        if not training:  # leave the mode alone: other threads may use the model
             yield
             return
         self.eval()

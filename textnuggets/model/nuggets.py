@@ -1,4 +1,4 @@
-"""Nuggets: what a text becomes."""
+"""Nuggets: the encoded form of a text."""
 
 from __future__ import annotations
 
@@ -17,42 +17,42 @@ if TYPE_CHECKING:
 
 
 class Nugget(NamedTuple):
-    """One vector of a text, as `nuggets[i]` gives it."""
+    """One vector of a text, as returned by `nuggets[i]`."""
 
     vector: NDArray[np.floating]
     """`(d,)`."""
     token: str
-    """The chosen token as the text writes it."""
+    """The selected token as written in the text."""
     score: float
-    """The score the scorer gave it; 0 where a rule chose."""
+    """Score of the token; 0 if a rule selected it."""
     position: int
-    """Token index in the text, special tokens counted."""
+    """Token index in the text, counting special tokens."""
     span: tuple[int, int]
-    """Characters of the chosen token."""
+    """Character span of the selected token."""
     segment: tuple[int, int]
-    """Characters of the segment that ends with it."""
+    """Character span of the segment that ends with it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Nuggets:
-    """The k vectors of one text, in reading order, and where each of them comes from."""
+    """The k vectors of a text, in reading order, with their positions in the text."""
 
     vectors: NDArray[np.floating]
     """`(k, d)` the nuggets Z."""
     scores: NDArray[np.float32]
-    """`(k,)` what the scorer gave each of them; zeros where a rule chose."""
+    """`(k,)` scores of the selected tokens; zeros if a rule selected them."""
     positions: NDArray[np.int64]
-    """`(k,)` token index in the whole text, special tokens counted."""
+    """`(k,)` token indices in the whole text, counting special tokens."""
     spans: NDArray[np.int64]
-    """`(k, 2)` characters of the chosen token in the text that was given."""
+    """`(k, 2)` character spans of the selected tokens in the whole text."""
     tokens: tuple[str, ...]
-    """`k` the chosen tokens as the text writes them; special ones by name."""
+    """The k selected tokens as written in the text; special tokens by name."""
     windows: NDArray[np.int64]
-    """`(w, 4)` per window encoded: number of nuggets, number of tokens, first and last character."""
+    """`(w, 4)` per window: number of nuggets, number of tokens, start and end character."""
     layout: Layout = ORDINARY
-    """White space that the vectors do not hold, such as line breaks."""
+    """Whitespace that the vectors do not represent, such as line breaks."""
     comparable: bool = True
-    """Whether the model was trained for vectors that can be compared; comparing others gives a warning."""
+    """Whether the model was trained for comparable vectors; comparing others issues a warning."""
 
     def __post_init__(self) -> None:
         k = len(self.vectors)
@@ -65,12 +65,14 @@ class Nuggets:
         }
         for name, length in lengths.items():
             if length != k:
-                raise InputError(f"nuggets with {k} vectors cannot have {length} {name}.")
+                raise InputError(
+                    f"nuggets with {k} vectors cannot have {length} {name}: give one per vector."
+                )
         words, runs = self.layout.words, self.layout.runs
         if (words or runs) and len(words) != len(self.windows):
-            raise InputError(f"a layout of {len(words)} windows does not fit {len(self.windows)}.")
+            raise InputError(f"a layout of {len(words)} windows does not fit {len(self.windows)} windows.")
         if any(not 0 <= before <= sum(words) for before, _ in runs):
-            raise InputError(f"a layout of {sum(words)} words has white space outside of them.")
+            raise InputError(f"a layout of {sum(words)} words has whitespace outside the text.")
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -87,8 +89,8 @@ class Nuggets:
     def __getitem__(self, index: int | slice) -> Nugget | list[Nugget]:
         if isinstance(index, slice):
             return list(self)[index]
-        place = range(len(self))[index]  # negative ones count from the end; others raise IndexError
-        return self._nugget(place, self.segments[place].tolist())
+        i = range(len(self))[index]  # resolves negative indices and raises IndexError
+        return self._nugget(i, self.segments[i].tolist())
 
     def _nugget(self, i: int, segment: list[int]) -> Nugget:
         start, end = self.spans[i].tolist()
@@ -102,7 +104,7 @@ class Nuggets:
         )
 
     def to_tensor(self) -> Tensor:
-        """Return the vectors as a torch tensor `(k, d)` that shares their memory."""
+        """Return the vectors as a `(k, d)` tensor that shares their memory."""
         import torch
 
         return torch.from_numpy(self.vectors)
@@ -114,18 +116,18 @@ class Nuggets:
 
     @property
     def token_count(self) -> int:
-        """n, the number of tokens of the text, special ones included."""
+        """Number of tokens n of the text, including special tokens."""
         return int(self.windows[:, 1].sum())
 
     @property
     def segments(self) -> NDArray[np.int64]:
-        """`(k, 2)` characters of the segment that ends with each nugget, from the end of the previous one.
+        """`(k, 2)` character spans of the segments, each from the end of the previous nugget to the end of its own.
 
-        The first segment of a window starts, and the last ends, where the window does.
+        The first segment of a window starts and the last one ends with the window.
         """
         starts = np.concatenate([[0], self.spans[:-1, 1]]).astype(np.int64)
         ends = self.spans[:, 1].copy()
-        after = np.cumsum(self.windows[:, 0])  # where each window's nuggets are over
+        after = np.cumsum(self.windows[:, 0])  # end of the nuggets of each window
         has_any = self.windows[:, 0] > 0
         starts[(after - self.windows[:, 0])[has_any]] = self.windows[has_any, 2]
         ends[after[has_any] - 1] = self.windows[has_any, 3]
@@ -133,9 +135,9 @@ class Nuggets:
 
     @classmethod
     def concat(cls, parts: Sequence[Nuggets]) -> Nuggets:
-        """Join the nuggets of consecutive stretches of one text.
+        """Concatenate the nuggets of consecutive parts of one text.
 
-        Spans must refer to the whole text already; token positions are counted on.
+        Spans must already refer to the whole text; token positions are shifted.
         """
         if not parts:
             raise InputError("nothing to concatenate: give at least one Nuggets.")

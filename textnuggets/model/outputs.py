@@ -1,4 +1,4 @@
-"""What the model's tensor-level methods return."""
+"""Output types of the model's tensor-level methods."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from textnuggets.model.selection import Selection
 
 
 class GeneratedNuggets(NamedTuple):
-    """What the nugget generator makes of a batch."""
+    """Nuggets of a batch, as returned by `NuggetModel.generate_nuggets`."""
 
     nuggets: Tensor  # (batch, k_max, d) Z; zero in unused slots
-    scores: Tensor  # (batch, k_max) of the chosen tokens
+    scores: Tensor  # (batch, k_max) scores of the selected tokens
     selection: Selection
-    token_scores: Tensor  # (batch, n) of all tokens
+    token_scores: Tensor  # (batch, n) scores of all tokens
 
 
 @dataclass
 class NuggetOutput(ModelOutput):
-    """What `NuggetModel.forward` returns."""
+    """Output of `NuggetModel.forward`."""
 
     loss: Tensor | None = None
     """Mean negative log-likelihood of the target tokens, if labels were given (section 3.4)."""
@@ -31,8 +31,8 @@ class NuggetOutput(ModelOutput):
     nuggets: Tensor | None = None
     """`(batch, k_max, d)` Z."""
     positions: Tensor | None = None
-    """`(batch, k_max)` the chosen tokens."""
+    """`(batch, k_max)` positions of the selected tokens."""
     kept: Tensor | None = None
     """`(batch, k_max)` False on padding."""
     token_scores: Tensor | None = None
-    """`(batch, n)` s, of every token."""
+    """`(batch, n)` scores s of all tokens."""

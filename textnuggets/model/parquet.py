@@ -1,7 +1,7 @@
-"""Nuggets on disk: one Parquet file that pandas, polars, DuckDB, LanceDB and `datasets` read.
+"""Parquet files of nuggets, readable by pandas, polars, DuckDB, LanceDB and `datasets`.
 
-A row is a text. `vectors` is a list of fixed-size lists; the file's metadata says which model,
-ratio and version made it.
+Each row is a text. `vectors` is a list of fixed-size lists; the file's metadata records the model,
+ratio and version.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def nugget_schema(
     with_text: bool = False,
     with_fidelity: bool = False,
 ) -> pa.Schema:
-    """The columns of a nugget file."""
+    """Return the schema of a nugget file."""
     pair = pa.list_(pa.int64(), 2)
     fields = [
         pa.field("id", pa.string()),
@@ -68,7 +68,7 @@ def to_table(
     texts: Sequence[str] | None = None,
     fidelities: Sequence[tuple[float, float]] | None = None,
 ) -> pa.Table:
-    """Rows for `schema`; numbers go from numpy to Arrow without a Python object each."""
+    """Return a table with `schema`; numbers are copied from NumPy to Arrow without Python objects."""
     counts = [len(item) for item in nuggets]
     windows = [len(item.windows) for item in nuggets]
     columns: dict[str, Any] = {
@@ -91,20 +91,20 @@ def to_table(
 
 
 def save_nuggets(path: str | Path, nuggets: Sequence[Nuggets], ids: Sequence[str] | None = None) -> None:
-    """Write nuggets to a Parquet file, atomically; ids count from 1 by default."""
+    """Write nuggets to a Parquet file atomically; ids are numbered from 1 by default."""
     check_output(Path(path))
     if not nuggets:
         raise InputError(f"{path}: there are no nuggets to save.")
     ids = [str(i) for i in range(1, len(nuggets) + 1)] if ids is None else [str(i) for i in ids]
     if len(ids) != len(nuggets):
-        raise InputError(f"{len(ids)} ids for {len(nuggets)} nuggets: give one each.")
+        raise InputError(f"{len(ids)} ids for {len(nuggets)} nuggets: give one id for each.")
     first = nuggets[0].vectors
     schema = nugget_schema(first.shape[1], str(first.dtype), {})
     write_parquet(Path(path), schema, [to_table(ids, nuggets, schema)])
 
 
 def load_nuggets(path: str | Path) -> tuple[list[str], list[Nuggets]]:
-    """The ids and nuggets of a file, all in memory; `iter_nuggets` streams them."""
+    """Load the ids and nuggets of a file into memory; `iter_nuggets` streams them."""
     rows = list(iter_nuggets(path))
     return [name for name, _ in rows], [item for _, item in rows]
 
@@ -126,7 +126,7 @@ def iter_rows(path: str | Path, batch_size: int = 256) -> Iterator[tuple[str, Nu
 
 
 def is_nugget_file(path: str | Path) -> bool:
-    """Whether a file is one of nuggets."""
+    """Return whether a file is a nugget file."""
     if Path(path).suffix != ".parquet":
         return False
     try:
@@ -137,30 +137,30 @@ def is_nugget_file(path: str | Path) -> bool:
 
 
 def read_metadata(path: str | Path) -> dict[str, Any]:
-    """What the file says of its making: model, ratio, version, dimensions, dtype."""
+    """Return the metadata of a file: model, ratio, version, dimensions and dtype."""
     with open_nugget_file(path) as file:
         written = file.schema_arrow.metadata[METADATA_KEY]
     try:
-        found = json.loads(written)
+        metadata = json.loads(written)
     except ValueError as error:
         raise InputError(f"{path}: its metadata is damaged ({error}).") from error
-    return found if isinstance(found, dict) else {}
+    return metadata if isinstance(metadata, dict) else {}
 
 
 def open_nugget_file(path: str | Path) -> pq.ParquetFile:
-    """Open a nugget file, or say what it is instead."""
+    """Open a nugget file; raise InputError if it is missing or another kind of file."""
     if not Path(path).is_file():
         raise InputError(f"{path}: no such file.")
     file = open_parquet(path)
     names = set(file.schema_arrow.names)
     if METADATA_KEY not in (file.schema_arrow.metadata or {}) or not names >= COLUMNS:
         file.close()
-        raise InputError(f"{path}: a Parquet file, but not of nuggets; make one with: textnuggets encode")
+        raise InputError(f"{path}: a Parquet file, but not of nuggets; create one with: textnuggets encode")
     return file
 
 
 def write_parquet(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> int:
-    """Write tables as row groups under a temporary name and rename: all or nothing. Returns the rows."""
+    """Write tables as row groups, atomically, and return the number of rows."""
     rows = 0
     with replacing(path) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
         for table in tables:
@@ -170,7 +170,7 @@ def write_parquet(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> 
 
 
 def _lists(arrays: list[np.ndarray], lengths: list[int], kind: pa.DataType) -> pa.Array:
-    """Stacked arrays `(k, ...)` as one list column, `kind` being list<x> or list<fixed-size list<x>>."""
+    """Return arrays `(k, ...)` as one list column; `kind` is list<x> or list<fixed-size list<x>>."""
     inner = kind.value_type
     fixed = pa.types.is_fixed_size_list(inner)
     element = inner.value_type if fixed else inner
@@ -183,7 +183,7 @@ def _lists(arrays: list[np.ndarray], lengths: list[int], kind: pa.DataType) -> p
 def _from_batch(batch: pa.RecordBatch) -> Iterator[tuple[str, Nuggets]]:
     ids = batch.column("id").to_pylist()
     tokens = batch.column("tokens").to_pylist()
-    has_layout = "layout" in batch.schema.names  # files of early versions have none
+    has_layout = "layout" in batch.schema.names  # absent in files of early versions
     layouts = batch.column("layout").to_pylist() if has_layout else [None] * len(batch)
     for row, name in enumerate(ids):
         values: dict[str, Any] = {
@@ -195,7 +195,7 @@ def _from_batch(batch: pa.RecordBatch) -> Iterator[tuple[str, Nuggets]]:
 
 
 def _layout_value(layout: Layout) -> dict[str, Any] | None:
-    """Return a layout as the column holds it; None where it is not known."""
+    """Return a layout as a column value, or None if it is unknown."""
     if not layout.words:
         return None
     return {

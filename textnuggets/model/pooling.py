@@ -1,7 +1,7 @@
-"""From all hidden states of the last layer to the few that are kept: X' (Eq. 3).
+"""Pooling of the last layer's hidden states into X', one vector per nugget (Eq. 3).
 
-The paper keeps the chosen token's own state. A nugget may also gather the segment it closes: the tokens
-after the nugget before it, up to itself; what follows the last nugget is part of the last segment.
+The paper keeps the hidden state of the selected token. A nugget can also pool its segment: the tokens after the
+previous nugget up to its own token. Tokens after the last nugget belong to the last segment.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from textnuggets.model.selection import Selection
 
 
 def gather_selected(hidden_states: Tensor, selection: Selection) -> Tensor:
-    """X' = TopK(s, X): `(batch, n, d)` -> `(batch, k_max, d)`, zero in unused slots (Eq. 3)."""
+    """Return X' = TopK(s, X): `(batch, n, d)` -> `(batch, k_max, d)`, zero in unused slots (Eq. 3)."""
     index = selection.positions[:, :, None].expand(-1, -1, hidden_states.shape[-1])
     return hidden_states.gather(1, index) * selection.kept[:, :, None]
 
 
 def mean_pool(hidden_states: Tensor, mask: Tensor) -> Tensor:
-    """The mean over a text's real tokens: `(batch, n, d)` -> `(batch, 1, d)` (TSDAE's bottleneck).
+    """Return the mean over real tokens: `(batch, n, d)` -> `(batch, 1, d)` (TSDAE's bottleneck).
 
-    Summed in float32: half precision loses the small terms of a long sum.
+    The sum is in float32, because half precision loses the small terms of a long sum.
     """
     weights = mask[:, :, None].float()
     pooled = (hidden_states.float() * weights).sum(1, keepdim=True) / weights.sum(1, keepdim=True)
@@ -30,9 +30,9 @@ def mean_pool(hidden_states: Tensor, mask: Tensor) -> Tensor:
 
 
 def segments(selection: Selection, mask: Tensor) -> Tensor:
-    """`(batch, k_max, n)` True where a token belongs to the segment that a nugget closes."""
+    """Return a `(batch, k_max, n)` mask, True on the tokens of each nugget's segment."""
     marks = selection.marks(mask.shape[1])
-    before = marks.cumsum(1) - marks.long()  # nuggets in front of each token
+    before = marks.cumsum(1) - marks.long()  # number of nuggets before each token
     last = selection.kept.sum(1, keepdim=True) - 1
     owner = torch.minimum(before, last)
     slots = torch.arange(selection.kept.shape[1], device=mask.device)[None, :, None]
@@ -40,16 +40,16 @@ def segments(selection: Selection, mask: Tensor) -> Tensor:
 
 
 class Gather(nn.Module):
-    """What a nugget is made of: its token, the segment it closes, or both."""
+    """Pooling of the selected token, its segment, or both into a nugget."""
 
     def __init__(self, size: int, mode: GatherMode) -> None:
         super().__init__()
         self.mode = mode
-        # Starts at zero, where attention is the mean.
+        # Initialized to zero, where attention equals the mean.
         self.attention = nn.Linear(size, 1, bias=False) if mode == "attention" else None
 
     def forward(self, hidden_states: Tensor, selection: Selection, mask: Tensor) -> Tensor:
-        """`(batch, n, d)` -> `(batch, k_max, d)`, zero in unused slots."""
+        """Pool `(batch, n, d)` hidden states into `(batch, k_max, d)`, zero in unused slots."""
         if self.mode == "token":
             return gather_selected(hidden_states, selection)
         members = segments(selection, mask)  # (batch, k_max, n)

@@ -1,8 +1,8 @@
-"""Weights stored as int8: a quarter of the size of float32, for models that are shipped.
+"""Compact storage of weights as int8, a quarter of the size of float32, for shipped models.
 
-Every matrix W but position tables becomes whole numbers q from -127 to 127 and one float32 scale for each run of 64 columns,
-so that W is nearly q * scale; everything else is float16. Loading makes ordinary float weights of them
-again: this is a way to store a model, not to compute with it.
+Every matrix W except position tables is stored as integers q from -127 to 127 and one float32 scale per 64 columns of
+a row, with W close to q * scale; all other weights are float16. Weights are converted back to float32 when loaded: this
+is a storage format only.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from torch import Tensor
 
 from textnuggets.errors import CheckpointError
 
-INDEX = "compact.json"  # tells a compact folder, and which file each tensor is in
-SCALE = "::scale"  # behind the name of a matrix, the name of its scales
+INDEX = "compact.json"  # maps each tensor to its file; its presence marks a compact folder
+SCALE = "::scale"  # suffix of the name of a matrix's scales
 GROUP = 64  # columns that share a scale
-FILE_BYTES = 45_000_000  # of one file at most
+FILE_BYTES = 45_000_000  # maximum size of one file
 
 
 def quantize(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """A matrix `(rows, columns)` as int8 and its scales `(rows, groups)`."""
+    """Return a matrix `(rows, columns)` as int8, and its scales `(rows, groups)`."""
     rows, columns = weight.shape
     group = GROUP if columns % GROUP == 0 else columns
     grouped = weight.float().view(rows, -1, group)
@@ -35,20 +35,20 @@ def quantize(weight: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def dequantize(whole: Tensor, scale: Tensor) -> Tensor:
-    """The matrix again, in float32."""
+    """Return the float32 matrix of int8 values and scales."""
     rows, columns = whole.shape
     return (whole.float().view(rows, scale.shape[1], -1) * scale.float()[..., None]).view(rows, columns)
 
 
 def write_compact(state: dict[str, Tensor], folder: Path) -> None:
-    """Write weights as int8 and float16 in files of limited size."""
+    """Write weights as int8 and float16, in files of limited size."""
     stored: dict[str, Tensor] = {}
     seen: set[int] = set()
     for name, value in state.items():
-        if value.data_ptr() in seen:  # tied weights are stored once, and tied again when loaded
+        if value.data_ptr() in seen:  # tied weights are stored once and tied again when loaded
             continue
         seen.add(value.data_ptr())
-        # Positions are few, and what is lost in them is lost in every text.
+        # Position tables are small, and their errors would affect every text.
         exact = "position" in name or "relative_attention" in name
         if value.ndim == 2 and value.is_floating_point() and not exact:
             stored[name], stored[name + SCALE] = quantize(value)
@@ -62,26 +62,26 @@ def write_compact(state: dict[str, Tensor], folder: Path) -> None:
             size = 0
         files[-1][name] = value.contiguous()
         size += value.nbytes
-    places: dict[str, str] = {}
+    file_of: dict[str, str] = {}
     for number, part in enumerate(files, 1):
         file = f"compact-{number}-of-{len(files)}.safetensors"
         save_file(part, folder / file)
-        places |= dict.fromkeys(part, file)
-    (folder / INDEX).write_text(json.dumps({"group": GROUP, "tensors": places}, indent=1), encoding="utf-8")
+        file_of |= dict.fromkeys(part, file)
+    (folder / INDEX).write_text(json.dumps({"group": GROUP, "tensors": file_of}, indent=1), encoding="utf-8")
 
 
 def read_compact(index: Path, fetch: Callable[[str], Path | None]) -> dict[str, Tensor]:
-    """The weights of a compact model, in float32.
+    """Read the weights of a compact model as float32.
 
     Args:
-        index: Its `compact.json`.
-        fetch: From the name of a file of the model to its path, None where there is none.
+        index: Path of its `compact.json`.
+        fetch: Function from the name of a file of the model to its path, or None if it is missing.
     """
     try:
-        places = json.loads(index.read_text(encoding="utf-8"))["tensors"]
-        files = sorted(set(places.values()))
+        file_of = json.loads(index.read_text(encoding="utf-8"))["tensors"]
+        files = sorted(set(file_of.values()))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CheckpointError(f"{index} is damaged.") from error
+        raise CheckpointError(f"{index} is damaged: save or download the model again.") from error
     stored: dict[str, Tensor] = {}
     for file in files:
         path = fetch(file)

@@ -1,4 +1,4 @@
-"""The scorer: how much context each token's hidden state holds (Eqs. 2 and 7)."""
+"""Scorer: one score per token, from its hidden state (Eqs. 2 and 7)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch.nn import functional
 
 
 class Scorer(nn.Module):
-    """`s = FFN(X^(l))` (Eqs. 2 and 7): a two-layer network, one logit a token."""
+    """`s = FFN(X^(l))` (Eqs. 2 and 7): a two-layer network with one logit per token."""
 
     def __init__(self, hidden_size: int) -> None:
         super().__init__()
@@ -17,10 +17,10 @@ class Scorer(nn.Module):
         self.out = nn.Linear(hidden_size, 1)
 
     def forward(self, hidden_states: Tensor) -> Tensor:
-        """`(batch, n, d)` hidden states of layer l -> `(batch, n)` scores, in float32.
+        """Return float32 scores `(batch, n)` of the hidden states `(batch, n, d)` of layer l.
 
-        The last step is computed in float32, too: half precision has too few digits to rank hundreds of
-        tokens without ties. T5 hands on float32 states in a half-precision model, hence the first cast.
+        The output layer is computed in float32, because half precision is too coarse to rank hundreds of
+        tokens without ties. The first cast is for T5, whose half-precision models return float32 states.
         """
         hidden = self.activation(self.hidden(hidden_states.to(self.hidden.weight.dtype)))
         with torch.autocast(hidden.device.type, enabled=False):

@@ -1,18 +1,19 @@
-"""Which tokens become nuggets: how many (k = ceil(n * r)) and which (Eq. 3), by score or by rule.
+"""Selection of nuggets: how many tokens (k = ceil(n * r)) and which (Eq. 3), by score or by rule.
 
-A selector is one function from `Candidates` to `Selection`, registered under its own name:
+A selector is a function from `Candidates` to `Selection`, registered under its name:
 
     @selector
     def every_other(candidates: Candidates) -> Selection: ...
 
-after which `NuggetConfig(selector="every_other")` uses it, in training and in encoding alike.
+`NuggetConfig(selector="every_other")` then uses it, in both training and encoding. Arguments of the decorator declare
+what the selector does and needs, such as `@selector(learned=True)` for one that uses scores; see `Selector`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -21,61 +22,101 @@ from textnuggets.errors import ConfigError
 
 Count = TypeVar("Count", int, Tensor)
 
-_UNIT = 10**12  # ratios are counted in steps of 1e-12 ...
-_SLACK = 10**6  # ... and a product less than 1e-6 above a whole number is that number
+_UNIT = 10**12  # ratios are rounded to multiples of 1e-12
+_SLACK = 10**6  # a product less than 1e-6 above an integer is rounded down to it
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """What a selector may look at. All tensors but `count` are `(batch, n)`.
+    """Input of a selector. All tensors except `count` are `(batch, n)`.
 
-    `scores` are detached: gradients reach the scorer through the residual, never through the choice.
+    `scores` are detached: gradients reach the scorer through the residual, never through the selection.
     """
 
     scores: Tensor
     mask: Tensor  # True on real tokens, False on padding
-    count: Tensor  # (batch,) the k asked for
+    count: Tensor  # (batch,) requested k
     punctuation: Tensor  # True on commas and periods
     sentence_ends: Tensor  # True on the last token of each sentence
-    content: Tensor  # information of each token, in nats, for `even_content`; ones where it is not known
+    content: Tensor  # information of each token in nats; ones unless the selector needs it
 
 
 class Selection(NamedTuple):
-    """The chosen tokens of a batch."""
+    """The selected tokens of a batch."""
 
     positions: Tensor  # (batch, k_max) ascending within each row
-    kept: Tensor  # (batch, k_max) False where a text with fewer nuggets has run out
+    kept: Tensor  # (batch, k_max) False on padding
 
     def marks(self, n: int) -> Tensor:
-        """`(batch, n)` True on the chosen tokens."""
+        """Return a `(batch, n)` mask, True on the selected tokens."""
         marks = torch.zeros(len(self.positions), n, dtype=torch.long, device=self.positions.device)
-        # Unused slots point at some real position too: added up, they cannot unmark it.
+        # Unused slots also point at a position; adding 0 does not unmark it.
         return marks.scatter_add_(1, self.positions, self.kept.long()) > 0
 
 
-Selector = Callable[[Candidates], Selection]
+SelectorFunction = Callable[[Candidates], Selection]
+
+
+@dataclass(frozen=True)
+class Selector:
+    """A registered selector function and its properties."""
+
+    name: str
+    function: SelectorFunction
+    learned: bool = False
+    """Whether it uses scores; models have a scorer only for these."""
+    counts: bool = True
+    """Whether it honours the requested count, and so a ratio or `max_vectors`."""
+    pools: bool = False
+    """Whether the text becomes one vector, the mean over its tokens."""
+    needs_sentence_ends: bool = False
+    """Whether it uses `Candidates.sentence_ends`, which require the text."""
+    needs_content: bool = False
+    """Whether it uses `Candidates.content`, which requires a Unigram tokenizer."""
+
+    def __call__(self, candidates: Candidates) -> Selection:
+        """Select tokens."""
+        return self.function(candidates)
+
+
 SELECTORS: dict[str, Selector] = {}
-LEARNED = ("learned", "spread")  # those that look at scores: a model has a scorer for them alone
 
 
-def selector(function: Selector) -> Selector:
-    """Register a selector under its function name."""
-    SELECTORS[function.__name__] = function
-    return function
+@overload
+def selector(function: SelectorFunction) -> SelectorFunction: ...
+@overload
+def selector(
+    *,
+    learned: bool = ...,
+    counts: bool = ...,
+    pools: bool = ...,
+    needs_sentence_ends: bool = ...,
+    needs_content: bool = ...,
+) -> Callable[[SelectorFunction], SelectorFunction]: ...
+def selector(
+    function: SelectorFunction | None = None, **properties: bool
+) -> SelectorFunction | Callable[[SelectorFunction], SelectorFunction]:
+    """Register a function as a selector under its name; `properties` are fields of `Selector`."""
+
+    def register(function: SelectorFunction) -> SelectorFunction:
+        SELECTORS[function.__name__] = Selector(function.__name__, function, **properties)
+        return function  # unchanged, so that models with the selector can be pickled
+
+    return register if function is None else register(function)
 
 
 def get_selector(name: str) -> Selector:
-    """The registered selector of that name, or a ConfigError that lists them."""
+    """Return the registered selector of that name; raise ConfigError if there is none."""
     if name not in SELECTORS:
         raise ConfigError(f"selector must be one of {', '.join(SELECTORS)}; got {name!r}.")
     return SELECTORS[name]
 
 
 def nugget_count(n: Count, ratio: float) -> Count:
-    """k = ceil(n * r), at least 1 (section 3.1, "Choice of k").
+    """Return k = ceil(n * r), at least 1 (section 3.1, "Choice of k").
 
-    In whole numbers throughout: in floating point 100 * 0.15 is a little more than 15, and
-    its ceiling 16. The same code serves Python ints and integer tensors on any device.
+    Computed in integers, because in floating point 100 * 0.15 is slightly more than 15 and its ceiling is 16.
+    Works for Python ints and for integer tensors on any device.
     """
     steps = round(ratio * _UNIT)
     k = (n * steps - _SLACK + _UNIT - 1) // _UNIT
@@ -85,114 +126,111 @@ def nugget_count(n: Count, ratio: float) -> Count:
 
 
 def select_topk(scores: Tensor, mask: Tensor, count: Tensor) -> Selection:
-    """Pick the k best-scoring real tokens of each text, in reading order (Eq. 3).
+    """Select the k best-scoring real tokens of each text, in reading order (Eq. 3).
 
-    Ties go to the earlier token; padding is never chosen.
+    Ties go to the earlier token; padding is never selected.
 
     Args:
         scores: `(batch, n)` nugget logits.
         mask: `(batch, n)` True on real tokens, False on padding.
-        count: `(batch,)` the k of each text.
+        count: `(batch,)` k of each text.
     """
     count = torch.minimum(count, mask.sum(-1))
     best_first = scores.masked_fill(~mask, -torch.inf).argsort(dim=-1, descending=True, stable=True)
     chosen = best_first[:, : int(count.max())]
     kept = torch.arange(chosen.shape[1], device=count.device) < count[:, None]
-    # Unused slots sort last: every row is real nuggets in reading order, then padding.
+    # Unused slots sort last: each row is nuggets in reading order, then padding.
     order = chosen.masked_fill(~kept, scores.shape[1]).argsort(dim=-1)
     return Selection(chosen.gather(-1, order), kept)
 
 
-@selector
+@selector(learned=True)
 def learned(candidates: Candidates) -> Selection:
-    """The paper's: top-k by the scorer (Eq. 3)."""
+    """Select the k tokens with the highest scores, as in the paper (Eq. 3)."""
     return select_topk(candidates.scores, candidates.mask, candidates.count)
 
 
-@selector
+@selector(learned=True)
 def spread(candidates: Candidates) -> Selection:
-    """k equal chunks; of each the best-scoring token: learned, and no stretch of the text is left out."""
+    """Select the best-scoring token of each of k equal chunks, so that every part of the text is represented."""
     return _best_of_chunks(candidates.scores.masked_fill(~candidates.mask, -torch.inf), candidates)
 
 
 @selector
 def chunking(candidates: Candidates) -> Selection:
-    """k equal chunks; of each the last comma or period, else its last token (section 7.1)."""
+    """Select the last comma or period of each of k equal chunks, else its last token (section 7.1)."""
     n = candidates.mask.shape[1]
-    # Punctuation outranks every other token, and a later token an earlier one.
+    # Punctuation ranks above all other tokens, and later tokens above earlier ones.
     return _best_of_chunks(
         torch.arange(n, device=candidates.mask.device) + candidates.punctuation * n, candidates
     )
 
 
-@selector
+@selector(needs_content=True)
 def even_content(candidates: Candidates) -> Selection:
-    """The last token of each of k chunks of about equal content: rare words and figures get more nuggets."""
+    """Select the last token of each of k chunks of similar content: rare words and numbers get more nuggets."""
     last = torch.arange(candidates.mask.shape[1], device=candidates.mask.device).expand_as(candidates.mask)
     return _best_of_chunks(last, candidates, _content_chunks(candidates))
 
 
-@selector
+@selector(counts=False, needs_sentence_ends=True)
 def sentence_boundary(candidates: Candidates) -> Selection:
-    """The last token of every sentence, however many there are (section 7.1)."""
+    """Select the last token of every sentence, regardless of the count (section 7.1)."""
     return _select_marked(candidates.sentence_ends & candidates.mask, candidates.mask)
 
 
-@selector
+@selector(counts=False)
 def all_tokens(candidates: Candidates) -> Selection:
-    """Every token: the paper's ColBART."""
+    """Select every token, as in the paper's ColBART."""
     return _select_marked(candidates.mask, candidates.mask)
 
 
-@selector
+@selector(counts=False, pools=True)
 def mean(candidates: Candidates) -> Selection:
-    """One vector a text, pooled over all its tokens (`pooling.mean_pool`): TSDAE's bottleneck.
+    """Select the last token, as the position of one vector pooled over all tokens (TSDAE's bottleneck).
 
-    The vector stands for the whole text, so it takes the place of the last token.
+    The model computes the vector with `pooling.mean_pool`.
     """
     last = candidates.mask.sum(-1, keepdim=True) - 1
     return Selection(last, torch.ones_like(last, dtype=torch.bool))
 
 
 def _content_chunks(candidates: Candidates) -> Tensor:
-    """Return `(batch, n)` the chunk of each token, so that every chunk has about the same content, and none is empty.
+    """Return the `(batch, n)` chunk index of each token, for nonempty chunks of similar content.
 
-    A token counts half by its content and half as one of n: by content alone, chunks of frequent words get too long.
+    The weight of a token is the average of its share of the content and of 1 / n: by content alone, chunks of frequent
+    words get too long.
     """
     mask, n = candidates.mask, candidates.mask.sum(-1, keepdim=True)
     count = torch.minimum(candidates.count[:, None], n)
     content = candidates.content.float() * mask
     weight = (content / content.sum(-1, keepdim=True) + mask / n) / 2
-    middle = (
-        weight.cumsum(-1) - weight / 2
-    )  # (batch, n) in [0, 1): the share of content before a token's middle
+    middle = weight.cumsum(-1) - weight / 2  # (batch, n) in [0, 1): weight up to the middle of each token
     chunk = torch.minimum((middle * count).long(), count - 1)
-    place = torch.arange(mask.shape[1], device=mask.device)
-    chunk = torch.maximum(chunk, count - n + place)  # enough tokens are left for all chunks that follow ...
-    rise = chunk - place
+    index = torch.arange(mask.shape[1], device=mask.device)
+    chunk = torch.maximum(chunk, count - n + index)  # leave at least one token for each later chunk
+    rise = chunk - index
     rise[:, 0] = 0
-    return rise.cummin(-1).values + place  # ... and no chunk is left out
+    return rise.cummin(-1).values + index  # increase by at most one per token, so that no chunk is skipped
 
 
 def _best_of_chunks(ranking: Tensor, candidates: Candidates, chunk: Tensor | None = None) -> Selection:
-    """Of each of k chunks of a text, equal ones by default, the token that ranks highest; of equals the earliest."""
+    """Select the highest-ranking token of each of k chunks, of equal length by default; ties go to the earlier token."""
     mask, n = candidates.mask, candidates.mask.sum(-1, keepdim=True)
     count = torch.minimum(candidates.count[:, None], n)
     if chunk is None:
-        chunk = (
-            torch.arange(mask.shape[1], device=mask.device) * count // n
-        )  # (batch, n) where each token lies
+        chunk = torch.arange(mask.shape[1], device=mask.device) * count // n  # (batch, n) chunk of each token
     k_max = int(count.max())
     best_first = ranking.argsort(dim=-1, descending=True, stable=True)
-    place = best_first.argsort(dim=-1)  # (batch, n) 0 for the best token of the text
+    rank = best_first.argsort(dim=-1)  # (batch, n) 0 for the best token of the text
     first = torch.full((len(mask), k_max + 1), mask.shape[1], device=mask.device)
-    first.scatter_reduce_(1, chunk.masked_fill(~mask, k_max), place, reduce="amin")
+    first.scatter_reduce_(1, chunk.masked_fill(~mask, k_max), rank, reduce="amin")
     kept = torch.arange(k_max, device=mask.device) < count
     return Selection(best_first.gather(1, first[:, :k_max].masked_fill(~kept, 0)).masked_fill(~kept, 0), kept)
 
 
 def _select_marked(marks: Tensor, mask: Tensor) -> Selection:
-    """All marked tokens; a text without any keeps its last token."""
+    """Select all marked tokens, or the last token of a text without any."""
     last = mask.sum(-1, keepdim=True) - 1
     bare = ~marks.any(-1, keepdim=True)
     marks = marks | (bare & (torch.arange(mask.shape[1], device=mask.device) == last))

@@ -1,4 +1,4 @@
-"""Every token's own vector: what nuggets stand in for, and are measured against."""
+"""Models that keep the vector of every token, as a baseline for nuggets."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from textnuggets.shipped import find_shipped
 
 
 def load_token_encoder(name: str | Path) -> NuggetModel:
-    """A model that keeps the last layer's vector of every token: a bare backbone's, or a nugget model's.
+    """Load a backbone or nugget model that keeps the last layer's vector of every token.
 
-    A nugget model is not told that every token was picked: it never saw such a text.
+    The feedback of a nugget model is removed, because it was not trained with every token selected.
     """
     name = find_shipped(name) or name
     with explain_loading(str(name)):
-        found, _ = PreTrainedConfig.get_config_dict(str(name))
-    if found.get("model_type") != NuggetConfig.model_type:
-        settings = NuggetConfig(selector="all_tokens", scorer_layer=0, feedback=False, residual="off")
-        return NuggetModel.from_backbone(name, settings).to(best_device())  # type: ignore[arg-type]
+        settings, _ = PreTrainedConfig.get_config_dict(str(name))
+    if settings.get("model_type") != NuggetConfig.model_type:
+        config = NuggetConfig(selector="all_tokens", scorer_layer=0, feedback=False, residual="off")
+        return NuggetModel.from_backbone(name, config).to(best_device())  # type: ignore[arg-type]
     model = load_nugget_model(name)
     model.config.selector, model.config.feedback, model.config.gather = "all_tokens", False, "token"
     model.selector, model.feedback, model.scorer = get_selector("all_tokens"), None, None

@@ -1,7 +1,7 @@
-"""Tokenizers that know where each token stands in the text.
+"""Fast tokenizers with character offsets.
 
-Every supported family has a fast tokenizer in transformers, except Marian, whose tokenizer is
-made of two SentencePiece models without offsets: for it an equivalent one is built here.
+Every supported family has a fast tokenizer in transformers except Marian, whose tokenizer consists of
+two SentencePiece models without offsets; an equivalent fast tokenizer is built here.
 """
 
 from __future__ import annotations
@@ -21,58 +21,54 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from textnuggets.errors import BackboneError, MissingExtraError
 
-CONTENT = (2.0, 16.0)  # nats: pieces that only the target side uses have no probability to speak of
-UNREACHABLE = -1000.0  # score of pieces only the target side uses; better than unknown, no more
+CONTENT = (2.0, 16.0)  # range in nats; pieces of the target side alone have no meaningful probability
+UNREACHABLE = -1000.0  # score of pieces of the target side alone, just better than unknown
 
 
 def load_tokenizer(name: str, model_type: str, **hub: Any) -> PreTrainedTokenizerFast:
-    """The tokenizer of a backbone or nugget model, from a folder or a hub id."""
+    """Load the tokenizer of a backbone or nugget model from a folder or a hub id."""
     if model_type == "marian" and fetch(name, "tokenizer.json", **hub) is None:
         source, vocabulary = fetch(name, "source.spm", **hub), fetch(name, "vocab.json", **hub)
         if source is None or vocabulary is None:
-            raise BackboneError(
-                f"{name!r} has no tokenizer: a Marian model needs source.spm and vocab.json beside it."
-            )
+            raise BackboneError(f"{name!r} has no tokenizer: a Marian model needs source.spm and vocab.json.")
         if fetch(name, "target_vocab.json", **hub) is not None:
-            raise BackboneError(
-                f"{name!r} has a vocabulary for each language; only joint ones are supported."
-            )
+            raise BackboneError(f"{name!r} has separate vocabularies; only a joint vocabulary is supported.")
         return build_marian_tokenizer(source, vocabulary)
     return check_tokenizer(AutoTokenizer.from_pretrained(name, **hub), name)
 
 
 def check_tokenizer(tokenizer: Any, name: str) -> PreTrainedTokenizerFast:
-    """The tokenizer itself, if it can do what nuggets need."""
+    """Return the tokenizer; raise BackboneError if it has no offsets or adds no special token."""
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise BackboneError(
-            f"the tokenizer of {name!r} ({type(tokenizer).__name__}) gives no character offsets: "
-            f"save a fast one (tokenizer.json) beside the model."
+            f"the tokenizer of {name!r} ({type(tokenizer).__name__}) has no character offsets: "
+            f"save a fast tokenizer (tokenizer.json) with the model."
         )
     if not tokenizer("").input_ids:
         raise BackboneError(
-            f"the tokenizer of {name!r} adds no special token, so an empty text has no token at all: "
-            f"give it a post-processor that ends a text with {tokenizer.eos_token or 'EOS'!r}."
+            f"the tokenizer of {name!r} adds no special token, so an empty text has no tokens: "
+            f"add a post-processor that appends {tokenizer.eos_token or 'EOS'!r}."
         )
     return tokenizer
 
 
 def punctuation_ids(tokenizer: PreTrainedTokenizerFast) -> list[int]:
-    """Ids of the comma and the period, alone or at a word's start, for the chunking selector."""
-    found = [
+    """Return the ids of the comma and the period, with or without a preceding space."""
+    ids = [
         index
         for token, index in tokenizer.get_vocab().items()
         if token.lstrip("\u2581\u0120").removeprefix("##") in {",", "."}
     ]
-    return sorted(found)
+    return sorted(ids)
 
 
 def token_content(tokenizer: PreTrainedTokenizerFast, size: int) -> Tensor:
-    """Return `(size,)` the content of each token in nats, -log p, from the piece scores of a Unigram tokenizer."""
+    """Return the `(size,)` content of each token, -log p in nats, from the scores of a Unigram tokenizer."""
     model = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
     if model["type"] != "Unigram":
         raise BackboneError(
-            f"the selector 'even_content' needs a Unigram tokenizer, whose pieces have probabilities; this one is "
-            f"{model['type']}. Use 'spread' or 'chunking'."
+            f"a selector by content such as 'even_content' needs a Unigram tokenizer, whose pieces have probabilities; "
+            f"this one is {model['type']}. Use 'spread' or 'chunking'."
         )
     content = torch.full((size,), CONTENT[1])
     content[: len(model["vocab"])] = -torch.tensor([score for _, score in model["vocab"]])[:size]
@@ -80,11 +76,11 @@ def token_content(tokenizer: PreTrainedTokenizerFast, size: int) -> Tensor:
 
 
 def build_marian_tokenizer(source: Path, vocabulary: Path) -> PreTrainedTokenizerFast:
-    """A fast tokenizer that encodes as `MarianTokenizer` does, with offsets.
+    """Build a fast tokenizer, with offsets, that is equivalent to `MarianTokenizer`.
 
     Args:
-        source: The SentencePiece model of the source language: pieces, scores, normalization.
-        vocabulary: `vocab.json`, the joint ids of both languages.
+        source: SentencePiece model of the source language: pieces, scores and normalization.
+        vocabulary: `vocab.json` with the joint ids of both languages.
     """
     try:
         from sentencepiece import sentencepiece_model_pb2
@@ -106,7 +102,7 @@ def build_marian_tokenizer(source: Path, vocabulary: Path) -> PreTrainedTokenize
     tokenizer.decoder = decoders.Metaspace()
     end = ids["</s>"]
     tokenizer.post_processor = TemplateProcessing(single="$A </s>", special_tokens=[("</s>", end)])
-    # Models for several target languages are told which by a code such as >>fra<< before the text.
+    # In models for several target languages, a code such as >>fra<< before the text selects one.
     codes = [piece for piece in pieces if re.fullmatch(r">>.+<<", piece)]
     tokenizer.add_special_tokens(
         [AddedToken(token, special=True, normalized=False) for token in ("</s>", "<unk>", "<pad>")]
@@ -118,18 +114,18 @@ def build_marian_tokenizer(source: Path, vocabulary: Path) -> PreTrainedTokenize
 
 
 def fetch(name: str, file: str, **hub: Any) -> Path | None:
-    """The path of one file of a folder or hub repository; None where it has no such file."""
+    """Return the path of a file of a folder or hub repository, or None if it does not exist."""
     folder = Path(name) / hub.get("subfolder", "")
     if folder.is_dir():
         return folder / file if (folder / file).is_file() else None
     try:
         return Path(hf_hub_download(name, file, **hub))
-    except (EntryNotFoundError, HFValidationError):  # no such file, or a folder that is gone
+    except (EntryNotFoundError, HFValidationError):  # no such file, or a missing folder
         return None
 
 
 def special_frame(tokenizer: Any) -> tuple[list[int], list[int]]:
-    """The special ids that a text's tokens stand between, such as those of <s> and </s>."""
+    """Return the special ids before and after the tokens of a text, such as <s> and </s>."""
     encoding = tokenizer(["a"], verbose=False).encodings[0]
     ordinary = [i for i, special in enumerate(encoding.special_tokens_mask) if not special]
     return encoding.ids[: ordinary[0]], encoding.ids[ordinary[-1] + 1 :]

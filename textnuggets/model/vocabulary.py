@@ -1,7 +1,7 @@
-"""A vocabulary cut down to what some texts use, and the model with it.
+"""Vocabulary trimming: reduce a tokenizer and its model to the pieces that some texts use.
 
-Pieces that no text uses are left out of the tokenizer, the embeddings and the output layer. Texts of
-the kept language are cut into the same pieces as before, and the model computes the same for them.
+Unused pieces are removed from the tokenizer, the embeddings and the output layer. Texts of the kept
+language are tokenized as before, and the model's outputs for them are unchanged.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ID_LISTS = ("bad_words_ids", "suppress_tokens", "begin_suppress_tokens")
 
 
 class Trimmed(NamedTuple):
-    """A smaller model and its tokenizer; `kept` are the old ids of the new ones, in order."""
+    """Trimmed model and tokenizer; `kept` lists the old id of each new id."""
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerFast
@@ -41,20 +41,21 @@ class Trimmed(NamedTuple):
 
 
 def trim(name: str, texts: Iterable[str], spm: Path | None = None, min_count: int = 1) -> Trimmed:
-    """Load a backbone or nugget model and keep only the vocabulary that texts use.
+    """Load a backbone or nugget model and keep only the vocabulary that the texts use.
 
     Args:
-        name: Folder or hub id of a backbone or of a nugget model.
+        name: Folder or hub id of a backbone or nugget model.
         texts: Texts of the language to keep.
-        spm: For a Marian backbone, the SentencePiece model that cuts texts into pieces; its own
-            `source.spm` by default.
-        min_count: Pieces that occur less often are left out, and their words cut into smaller ones.
+        spm: SentencePiece model that tokenizes texts, for a Marian backbone; its `source.spm` by default.
+        min_count: Minimum number of occurrences; rarer pieces are removed and their words split further.
     """
     config = load_config(name)
     if spm is not None:
         vocabulary = fetch(name, "vocab.json")
         if config.model_type != "marian" or vocabulary is None:
-            raise BackboneError(f"a SentencePiece model goes with a Marian backbone; {name!r} is none.")
+            raise BackboneError(
+                f"a SentencePiece model is for a Marian backbone; {name!r} is a {config.model_type!r} model."
+            )
         tokenizer = build_marian_tokenizer(spm, vocabulary)
     else:
         tokenizer = load_tokenizer(name, config.model_type)
@@ -76,7 +77,7 @@ def trim(name: str, texts: Iterable[str], spm: Path | None = None, min_count: in
 
 
 def count_pieces(tokenizer: PreTrainedTokenizerFast, texts: Iterable[str]) -> np.ndarray:
-    """How often each id of the vocabulary occurs in the texts, `(vocabulary,)`."""
+    """Return the `(vocabulary,)` number of occurrences of each id in the texts."""
     counts = np.zeros(len(tokenizer), dtype=np.int64)
     stream = iter(texts)
     with Progress("count") as progress:
@@ -90,9 +91,9 @@ def count_pieces(tokenizer: PreTrainedTokenizerFast, texts: Iterable[str]) -> np
 def trim_tokenizer(
     tokenizer: PreTrainedTokenizerFast, used: np.ndarray
 ) -> tuple[PreTrainedTokenizerFast, list[int]]:
-    """A tokenizer with the used pieces, special tokens and single characters, and their old ids.
+    """Return a tokenizer of the used pieces, special tokens and single characters, and their old ids.
 
-    Single characters stay, so that what could be written before can be written still.
+    Single characters are kept so that every text can still be represented.
     """
     spec = json.loads(tokenizer.backend_tokenizer.to_str())
     ids = tokenizer.get_vocab()
@@ -114,7 +115,9 @@ def trim_tokenizer(
     elif model["type"] in ("WordPiece", "BPE"):
         model["vocab"] = {piece: new[i] for piece, i in model["vocab"].items() if i in new}
     else:
-        raise BackboneError(f"a tokenizer of the kind {model['type']!r} cannot be trimmed.")
+        raise BackboneError(
+            f"a {model['type']!r} tokenizer cannot be trimmed: only Unigram, WordPiece and BPE are supported."
+        )
     if model["type"] == "BPE":
         pairs = [_pair(merge) for merge in model["merges"]]
         model["merges"] = [[a, b] for a, b in pairs if all(x in model["vocab"] for x in (a, b, a + b))]
@@ -127,21 +130,21 @@ def trim_tokenizer(
 
 
 def _pair(merge: Any) -> tuple[str, str]:
-    """A merge of two pieces, which older files write as one string."""
+    """Return the two pieces of a merge, which older files store as one string."""
     left, right = merge.split(" ") if isinstance(merge, str) else merge
     return left, right
 
 
 def _keep_parents(merges: list[Any], ids: dict[str, int], keep: set[int]) -> None:
-    """Byte-pair pieces are made of smaller ones, step by step: each step must stay possible."""
-    for merge in reversed(merges):  # a piece is made after its parts
+    """Add to `keep` the pieces from which kept byte-pair pieces are merged, recursively."""
+    for merge in reversed(merges):  # a piece is merged after its parts
         left, right = _pair(merge)
         if ids.get(left + right) in keep:
             keep |= {ids[left], ids[right]}
 
 
 def _renumber_template(processor: Any, new: dict[int, int]) -> None:
-    """Give the special tokens that stand around a text their new ids."""
+    """Replace the ids of the special tokens that a post-processor adds."""
     if processor is None:
         return
     for inner in processor.get("processors", []):
@@ -156,7 +159,7 @@ def _renumber_template(processor: Any, new: dict[int, int]) -> None:
 def trim_model(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, kept: list[int]
 ) -> PreTrainedModel:
-    """The same model with those rows of its embeddings and output layer that are kept."""
+    """Return the model with only the kept rows of its embeddings and output layer."""
     new = {old: i for i, old in enumerate(kept)}
     config = deepcopy(model.config)
     inner: Any
@@ -180,7 +183,7 @@ def trim_model(
     rows = torch.tensor(kept)
     state = model.state_dict()
     for key, value in smaller.state_dict().items():
-        if value.shape != state[key].shape:  # what the vocabulary made smaller
+        if value.shape != state[key].shape:  # tensors with a vocabulary axis
             (along,) = (d for d in range(value.ndim) if value.shape[d] != state[key].shape[d])
             state[key] = state[key].index_select(along, rows)
     smaller.load_state_dict(state)
@@ -188,7 +191,7 @@ def trim_model(
 
 
 def _renumber(config: PreTrainedConfig | Any, new: dict[int, int]) -> None:
-    """Token ids in a model's or generation's configuration, as numbers or lists of them."""
+    """Replace the token ids, single or in lists, in a model or generation configuration."""
 
     def renumbered(value: Any) -> Any:
         if isinstance(value, list):

@@ -1,7 +1,7 @@
-"""Texts into windows the encoder can see at once: nothing is truncated.
+"""Splitting of texts into windows that fit the encoder, without truncation.
 
-A text that fits is one window. A longer one is cut at sentence ends into as few windows as hold
-it, each tokenized on its own as if it had been given alone; spans keep referring to the whole text.
+A text that fits is one window. A longer text is split at sentence ends into as few windows as
+possible, each tokenized as a text of its own; spans still refer to the whole text.
 """
 
 from __future__ import annotations
@@ -14,53 +14,52 @@ from typing import Any
 from textnuggets.errors import InputError
 from textnuggets.io.sentences import sentence_spans
 
-METASPACE = "\u2581"  # what SentencePiece writes for a space
+METASPACE = "\u2581"  # SentencePiece's symbol for a space
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """One run of tokens and the stretch `text[start:end]` it was made from."""
+    """Tokens of the part `text[start:end]` of a text."""
 
     text: str
-    """The whole text, not only this stretch of it."""
+    """The whole text."""
     start: int
     end: int
     encoding: Any
-    """The `tokenizers.Encoding` of the stretch."""
+    """The `tokenizers.Encoding` of the part."""
 
     @property
     def ids(self) -> list[int]:
-        """Token ids, special ones included."""
+        """Token ids, including special tokens."""
         ids: list[int] = self.encoding.ids
         return ids
 
     def span(self, position: int) -> tuple[int, int]:
-        """Characters of the token at `position` in the whole text, without white space before it.
+        """Return the character span of a token in the whole text, without leading whitespace.
 
-        Special tokens have no characters: the one that opens a window stands at its start, those
-        that close it at its end.
+        Special tokens have empty spans: at the start of the window for the first token, else at its end.
         """
         chars = self.encoding.token_to_chars(position)
         if chars is None:
             edge = self.start if position == 0 and len(self.encoding) > 1 else self.end
             return edge, edge
         if chars[0] == 0 and self.encoding.tokens[position] == METASPACE:
-            return self.start, self.start  # put before the text by the tokenizer, not found in it
+            return self.start, self.start  # added by the tokenizer, not part of the text
         start, end = self.start + chars[0], self.start + chars[1]
         while start < end and self.text[start].isspace():
             start += 1
         return start, end
 
     def surface(self, position: int) -> str:
-        """The token as it is written in the text; a special token by its name."""
+        """Return the token as written in the text, or the name of a special token."""
         start, end = self.span(position)
         return self.text[start:end] or self.encoding.tokens[position]
 
     def sentence_ends(self) -> list[bool]:
-        """True on the last token of every sentence of this window."""
+        """Return a mask that is True on the last token of every sentence of the window."""
         ends = [self.start + end for _, end in sentence_spans(self.text[self.start : self.end])]
         marks = [False] * len(self.encoding)
-        previous = -1  # the last token with characters of its own
+        previous = -1  # last token with characters
         for position in range(len(marks)):
             start, end = self.span(position)
             if start == end:
@@ -75,7 +74,7 @@ class Window:
 
 
 def cut_into_windows(tokenizer: Any, texts: Sequence[str], limit: int) -> list[list[Window]]:
-    """Tokenize texts into windows of at most `limit` tokens, special ones included."""
+    """Tokenize texts into windows of at most `limit` tokens, including special tokens."""
     return [
         [Window(text, 0, len(text) if text.strip() else 0, encoding)]
         if len(encoding) <= limit
@@ -85,7 +84,7 @@ def cut_into_windows(tokenizer: Any, texts: Sequence[str], limit: int) -> list[l
 
 
 def _tokenize(tokenizer: Any, texts: Sequence[str]) -> list[Any]:
-    """The `tokenizers.Encoding` of every text, untruncated, with its special tokens."""
+    """Return the `tokenizers.Encoding` of every text, untruncated, with special tokens."""
     batch = tokenizer(
         list(texts), truncation=False, padding=False, return_attention_mask=False, verbose=False
     )
@@ -94,7 +93,7 @@ def _tokenize(tokenizer: Any, texts: Sequence[str]) -> list[Any]:
 
 
 def _cut(tokenizer: Any, text: str, encoding: Any, limit: int) -> list[Window]:
-    """Cut one text at sentence ends so that every part has at most `limit` tokens."""
+    """Split a text at sentence ends into windows of at most `limit` tokens."""
     room = limit - sum(encoding.special_tokens_mask)
     starts = [
         start
@@ -104,10 +103,10 @@ def _cut(tokenizer: Any, text: str, encoding: Any, limit: int) -> list[Window]:
     pending = _pack_sentences(text, starts, room)
     windows: list[Window] = []
     while pending:
-        stretches = [_strip(text, start, end) for start, end in pending]
-        encodings = _tokenize(tokenizer, [text[start:end] for start, end in stretches])
-        again: list[tuple[int, int]] = []
-        for (start, end), part in zip(stretches, encodings, strict=True):
+        spans = [_strip(text, start, end) for start, end in pending]
+        encodings = _tokenize(tokenizer, [text[start:end] for start, end in spans])
+        too_long: list[tuple[int, int]] = []
+        for (start, end), part in zip(spans, encodings, strict=True):
             if len(part) <= limit:
                 windows.append(Window(text, start, end, part))
             elif end - start == 1:
@@ -116,24 +115,24 @@ def _cut(tokenizer: Any, text: str, encoding: Any, limit: int) -> list[Window]:
                     f"window of {limit}: give the model a larger window."
                 )
             else:
-                # Cut from its context a stretch may need a few tokens more: halve it.
+                # Without its context a part may have a few more tokens: split it in half.
                 middle = _break_near(text, start, end, (start + end) // 2)
-                again += [(start, middle), (middle, end)]
-        pending = again
+                too_long += [(start, middle), (middle, end)]
+        pending = too_long
     windows = sorted((w for w in windows if w.end > w.start), key=lambda window: window.start)
-    if not windows:  # nothing but white space, of which some tokenizers make many tokens
+    if not windows:  # only whitespace, which some tokenizers split into many tokens
         return [Window(text, 0, 0, *_tokenize(tokenizer, [""]))]
     return windows
 
 
 def _pack_sentences(text: str, starts: list[int], room: int) -> list[tuple[int, int]]:
-    """Join adjacent sentences while they hold at most `room` tokens; `starts` are tokens' offsets."""
+    """Group adjacent sentences into spans of at most `room` tokens; `starts` are the tokens' offsets."""
 
     def tokens_before(offset: int) -> int:
         return bisect_right(starts, offset - 1)
 
     packed: list[tuple[int, int]] = []
-    begin, stop = 0, 0  # the stretch being filled
+    begin, stop = 0, 0  # current span
     for _, sentence_end in sentence_spans(text):
         if tokens_before(sentence_end) - tokens_before(begin) <= room:
             stop = sentence_end
@@ -141,7 +140,7 @@ def _pack_sentences(text: str, starts: list[int], room: int) -> list[tuple[int, 
         if stop > begin:
             packed.append((begin, stop))
             begin = stop
-        # A sentence that alone is too long is cut between words.
+        # A sentence longer than `room` is split between words.
         while (first := tokens_before(begin)) + room < tokens_before(sentence_end):
             cut = _break_near(text, begin, sentence_end, starts[first + room])
             packed.append((begin, cut))
@@ -153,9 +152,9 @@ def _pack_sentences(text: str, starts: list[int], room: int) -> list[tuple[int, 
 
 
 def _break_near(text: str, start: int, end: int, target: int) -> int:
-    """The end of the last word before `target`, or `target` itself in text without spaces.
+    """Return the end of the last word before `target`, or `target` in text without spaces.
 
-    Always behind `start`, so that whoever cuts gets on.
+    The result is always greater than `start`, so that splitting makes progress.
     """
     target = max(min(target, end - 1), start + 1)
     for cut in range(target, max(start, target - 100), -1):
@@ -165,7 +164,7 @@ def _break_near(text: str, start: int, end: int, target: int) -> int:
 
 
 def _strip(text: str, start: int, end: int) -> tuple[int, int]:
-    """The stretch without white space around it."""
+    """Return the span without surrounding whitespace."""
     while start < end and text[start].isspace():
         start += 1
     while end > start and text[end - 1].isspace():

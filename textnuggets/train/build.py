@@ -15,7 +15,7 @@ from textnuggets.lm.modeling import NuggetLM, is_language_model
 from textnuggets.model.backbone import backbone_window
 from textnuggets.model.load import load_nugget_model
 from textnuggets.model.modeling import NuggetModel
-from textnuggets.model.selection import LEARNED
+from textnuggets.model.selection import get_selector
 from textnuggets.train.recipe import ModelRecipe, Recipe
 
 
@@ -127,7 +127,7 @@ def leave_behind(model: NuggetModel, wanted: ModelRecipe) -> NuggetModel:
     What every recipe has unless it says otherwise is never such a part, so nothing is lost by an omission.
     """
     config = deepcopy(model.config)
-    if wanted.selector not in LEARNED:
+    if not get_selector(wanted.selector).learned:
         config.selector = wanted.selector
     if wanted.residual == "off":
         config.residual = wanted.residual
