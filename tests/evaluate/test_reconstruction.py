@@ -69,6 +69,8 @@ def test_bleu_is_what_sacrebleus_own_command_says(copier, texts, tmp_path):
     ]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert found["results"][0]["bleu"] == pytest.approx(float(said), abs=1e-5)
+    low, high = found["results"][0]["bleu_interval"]
+    assert low < found["results"][0]["bleu"] < high
 
 
 def test_results_hold_what_it_takes_to_believe_them(copier, texts, tmp_path):

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from textnuggets.config import check_count, check_ratio
 from textnuggets.errors import ConfigError, InputError
 from textnuggets.evaluate.repeats import KINDS, is_name, last_said
+from textnuggets.evaluate.stats import bootstrap
 from textnuggets.io.progress import Progress
 from textnuggets.io.wikitext import LongText
 from textnuggets.lm.corpus import read_long_texts
@@ -28,7 +29,7 @@ from textnuggets.lm.memory import History, SegmentMemory
 from textnuggets.lm.modeling import NuggetLM
 
 BATCH = 16  # windows predicted together
-SAMPLES = 1000  # of the bootstrap
+
 WINDOWS = 4096  # whose nuggets are kept at a time, however long the texts are
 UNKNOWN = "<unk>"
 
@@ -280,17 +281,24 @@ def _by_kind(
 
 
 def _interval(sums: NDArray[np.float64], seed: int) -> Interval:
-    """exp(-log-probability / count), and where 95% of those of resampled articles lie; one article tells no spread.
+    """Return exp(-log-probability / count), with its bootstrap interval over articles.
 
-    None is what is not known, or too large for a number: texts without spaces have words of hundreds of tokens.
+    A bound is None if there is only one article. Any value is None if it overflows: in texts without spaces, a word
+    can have hundreds of tokens.
+
+    Args:
+        sums: `(articles, 2)` log-probability and count of every article.
+        seed: Seed of the bootstrap.
     """
-    total = sums.sum(0)
+
+    def perplexity(drawn: NDArray[np.float64]) -> NDArray[np.float64]:
+        total = drawn.sum(-2)
+        return np.asarray(np.exp(-total[..., 0] / total[..., 1]))
+
     with np.errstate(over="ignore", invalid="ignore"):
-        found = [float(np.exp(-total[0] / total[1])), math.inf, math.inf]
+        found = [float(perplexity(sums)), math.inf, math.inf]
         if len(sums) > 1:
-            random = np.random.default_rng(seed)
-            drawn = sums[random.integers(len(sums), size=(SAMPLES, len(sums)))].sum(1)
-            found[1:] = np.percentile(np.exp(-drawn[:, 0] / drawn[:, 1]), [2.5, 97.5]).tolist()
+            found[1:] = bootstrap(sums, perplexity, seed)
     names = ("value", "low", "high")
     return {name: x if math.isfinite(x) else None for name, x in zip(names, found, strict=True)}
 

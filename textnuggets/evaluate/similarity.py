@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from textnuggets.errors import InputError, MissingExtraError
 from textnuggets.evaluate.provenance import software
+from textnuggets.evaluate.stats import SAMPLES, bootstrap
 from textnuggets.evaluate.systems import System, make_system, split_label
 from textnuggets.evaluate.tasks import Task
 from textnuggets.io.progress import Progress
@@ -21,7 +22,6 @@ from textnuggets.model.maxsim import SIMILARITIES
 
 MEASURES = {"reranking": ("RR", "Success@1"), "retrieval": ("nDCG@10", "R@100", "RR")}
 NAMES = {"RR": "MRR", "Success@1": "accuracy", "R@100": "Recall@100"}
-SAMPLES = 1000  # of the bootstrap
 
 
 def evaluate_similarity(
@@ -169,11 +169,9 @@ def measure(
 
 
 def interval(values: NDArray[np.float64], seed: int) -> dict[str, float]:
-    """The mean in percent, and where 95% of means of resampled queries lie."""
-    random = np.random.default_rng(seed)
-    means = values[random.integers(len(values), size=(SAMPLES, len(values)))].mean(1)
-    low, high = np.percentile(means, [2.5, 97.5])
-    return {"mean": 100 * float(values.mean()), "low": 100 * float(low), "high": 100 * float(high)}
+    """Return the mean in percent, with its bootstrap interval over queries."""
+    low, high = bootstrap(values, lambda drawn: drawn.mean(1), seed)
+    return {"mean": 100 * float(values.mean()), "low": 100 * low, "high": 100 * high}
 
 
 def to_markdown(results: dict[str, Any]) -> str:
