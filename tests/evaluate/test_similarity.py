@@ -301,7 +301,7 @@ def test_a_broken_task_is_named_with_its_line(tmp_path):
     with pytest.raises(InputError, match=r"task\.jsonl, line 1: source, candidates and answer"):
         read_task(tmp_path)
     (tmp_path / "docs.txt").write_text("L0\ta\nR0\n")
-    with pytest.raises(InputError, match=r"docs\.txt, line 2: 2 columns"):
+    with pytest.raises(InputError, match=r"docs\.txt, line 2: expected 2 columns"):
         read_task(tmp_path)
 
 
@@ -353,10 +353,10 @@ def test_too_few_texts_make_no_task(tmp_path):
     with pytest.raises(InputError, match="20 are needed"):
         build_paraphrase([str(tmp_path / "few.tsv")])
     (tmp_path / "few.tsv").write_text("a\n")
-    with pytest.raises(InputError, match="line 1: two columns"):
+    with pytest.raises(InputError, match="line 1: expected two columns"):
         build_paraphrase([str(tmp_path / "few.tsv")])
     (tmp_path / "few.jsonl").write_text('{"text": "no sections"}\n')
-    with pytest.raises(InputError, match="an article with 'sections' is needed"):
+    with pytest.raises(InputError, match="expected an article with 'sections'"):
         build_reranking([str(tmp_path / "few.jsonl")])
 
 

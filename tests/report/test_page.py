@@ -170,7 +170,7 @@ def test_markdown_tables_become_html_with_their_text_escaped():
 
 
 def test_a_folder_without_results_is_an_error(run, tmp_path):
-    with pytest.raises(InputError, match="holds no results"):
+    with pytest.raises(InputError, match="no results found"):
         make_report(tmp_path)
     (tmp_path / "bad.json").write_text("{")
     with pytest.raises(InputError, match=r"bad\.json: not JSON"):
