@@ -94,7 +94,9 @@ def longer_table() -> str:
         found = (
             show(compare(np.array(nuggets[h]["by_article"]), np.array(one[h]["by_article"])), 3) for h in one
         )
-        ratios.append(f"{part} {', '.join(f'h = {h} x {ratio}' for h, ratio in zip(one, found, strict=True))}")
+        ratios.append(
+            f"{part} {', '.join(f'h = {h} x {ratio}' for h, ratio in zip(one, found, strict=True))}"
+        )
     return f"{perplexity_table(parts, LONGER)}\n\nNuggets to TSDAE, article by article: {'; '.join(ratios)}."
 
 

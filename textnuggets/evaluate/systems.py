@@ -40,7 +40,9 @@ BATCH = 32  # windows encoded together
 WITHOUT_RATIO = ("all", "mean", "sentences")
 RULES = {"chunking": "chunking", "sentences": "sentence_boundary"}  # method -> selector
 
-Scores = Callable[[int, Sequence[int]], NDArray[np.float32]]  # index of a query, indices of documents -> scores
+Scores = Callable[
+    [int, Sequence[int]], NDArray[np.float32]
+]  # index of a query, indices of documents -> scores
 
 
 class System(ABC):
