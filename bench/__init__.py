@@ -1,1 +1,1 @@
-"""Speed, as ratios measured in one run. See `python -m bench --help`."""
+"""Speed benchmarks, as ratios of two sides measured in the same run; see `python -m bench --help`."""

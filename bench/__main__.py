@@ -1,7 +1,6 @@
-"""python -m bench TEXTS: the speed ratios, printed and written to bench/results/.
+"""python -m bench TEXTS: measure speed ratios, print them and write them to bench/results/.
 
-TEXTS is a file of real paragraphs, as `textnuggets encode` reads them. Backbones are hub ids or
-folders.
+TEXTS is a file of real paragraphs in a format of `textnuggets encode`. Backbones are hub ids or folders.
 """
 
 from __future__ import annotations
@@ -16,25 +15,22 @@ from textnuggets.evaluate.tasks import read_task
 from textnuggets.io.documents import read_documents
 
 PARTS = ("encode", "sentence-transformers", "reconstruct", "memory", "train", "generate", "maxsim")
-FURTHER = (
-    "search",
-    "serve",
-    "endurance",
-    "fuzz",
-)  # run only if named: they need a trained model, a task or long
+# Run only if named, since they need a trained model or a task, or take long.
+FURTHER = ("search", "serve", "endurance", "fuzz")
 
 
 def main() -> None:
+    """Run the benchmarks."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("texts", help="real paragraphs: .txt, .jsonl or .parquet")
     parser.add_argument("--marian", default="Helsinki-NLP/opus-mt-fr-en")
     parser.add_argument("--minilm", default="sentence-transformers/all-MiniLM-L6-v2")
-    parser.add_argument("--source", default=None, help="what the texts are, for the results files")
+    parser.add_argument("--source", default=None, help="description of the texts for the results files")
     parser.add_argument("--limit", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--model", default="search", help="a trained model, for search and serve")
-    parser.add_argument("--task", help="a folder of a retrieval task, for search")
-    parser.add_argument("--grades", default="1=4,2=3,3=2,4=1", help="what the task's grades mean")
+    parser.add_argument("--task", help="the folder of a retrieval task, for search")
+    parser.add_argument("--grades", default="1=4,2=3,3=2,4=1", help="mapping of the task's grades")
     parser.add_argument("--only", choices=(*PARTS, *FURTHER), action="append")
     chosen = parser.parse_args()
     logging.set_verbosity_error()
@@ -43,7 +39,7 @@ def main() -> None:
     source = chosen.source or Path(chosen.texts).name
     parts = chosen.only or PARTS
     if "encode" in parts:
-        # The two sides are within a few per cent of each other: many short rounds, not few long ones.
+        # The sides differ by only a few per cent, so use many short rounds instead of few long ones.
         encoding.bare_encoder(chosen.marian, texts[:160], source, 4 * chosen.rounds)
         encoding.bare_encoder(chosen.minilm, texts[:320], source, 4 * chosen.rounds)
     if "sentence-transformers" in parts:

@@ -1,4 +1,4 @@
-"""Greedy reconstruct() against generate() on the bare backbone, which attends to all tokens."""
+"""Speed of greedy reconstruct() compared with generate() on the bare backbone, which attends to all tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BATCH, NEW_TOKENS = 16, 64
 
 
 def bare_generate(name: str, texts: list[str], source: str, rounds: int) -> None:
-    """Both sides decode exactly NEW_TOKENS tokens a text, from states that are computed beforehand."""
+    """Compare decoding of exactly NEW_TOKENS tokens per text from precomputed states."""
     model = NuggetModel.from_backbone(name, NuggetConfig(ratio=0.1, scorer_layer=3))
     bare: Any = AutoModelForSeq2SeqLM.from_pretrained(name).eval()
     texts = [text for text in texts if 64 <= len(model.tokenizer(text).input_ids) <= 256][: 2 * BATCH]
@@ -30,10 +30,10 @@ def bare_generate(name: str, texts: list[str], source: str, rounds: int) -> None
 
     def theirs() -> None:
         for states, mask in batches:
-            made = bare.generate(
+            ids = bare.generate(
                 encoder_outputs=states, attention_mask=mask, num_beams=1, do_sample=False, **length
             )
-            model.tokenizer.batch_decode(made, skip_special_tokens=True)
+            model.tokenizer.batch_decode(ids, skip_special_tokens=True)
 
     result = compare(
         lambda: model.reconstruct(nuggets, num_beams=1, batch_size=BATCH, **length), theirs, rounds

@@ -1,4 +1,4 @@
-"""encode() against the bare encoder, and against sentence-transformers with the same weights."""
+"""Speed of encode() compared with the bare encoder, and with sentence-transformers with the same weights."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BATCH = 32
 
 
 def bare_encoder(name: str, texts: list[str], source: str, rounds: int) -> None:
-    """The forward pass alone, over the batches encode() makes; tokenization counts on our side only."""
+    """Compare with the forward pass alone on the batches of encode(); only our side includes tokenization."""
     model = NuggetModel.from_backbone(name, NuggetConfig(ratio=0.1, scorer_layer=3))
     is_seq2seq = model.can_decode
     loaded: Any = (AutoModelForSeq2SeqLM if is_seq2seq else AutoModel).from_pretrained(name)
@@ -42,7 +42,7 @@ def bare_encoder(name: str, texts: list[str], source: str, rounds: int) -> None:
 
 
 def sentence_transformers(name: str, texts: list[str], source: str, rounds: int) -> None:
-    """Both tokenize, sort, batch and encode whole texts; neither side truncates anything here."""
+    """Compare tokenizing, sorting, batching and encoding of texts that neither side truncates."""
     from sentence_transformers import SentenceTransformer
 
     model = NuggetModel.from_backbone(name, NuggetConfig(ratio=0.1, scorer_layer=3))

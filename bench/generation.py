@@ -1,4 +1,4 @@
-"""What a token costs as the context grows: a NuggetLM against the same decoder with full attention over everything."""
+"""Cost per token by context length: a NuggetLM compared with the same decoder with full attention."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CONTEXTS = (128, 256, 640, 1152, 2048, 4096, 8192)
 
 
 def cost_of_context(name: str, rounds: int) -> None:
-    """Seconds and bytes for each generated token, at the middle of a segment, by context length; random weights."""
+    """Measure time and memory per generated token in the middle of a segment, by context length; random weights."""
     config = AutoConfig.from_pretrained(name)
     config.max_position_embeddings = max(CONTEXTS) + SEGMENT
     tokenizer = load_tokenizer(name, config.model_type)
@@ -33,7 +33,7 @@ def cost_of_context(name: str, rounds: int) -> None:
     seconds: dict[tuple[str, int], list[float]] = {key: [] for key in starts}
     encoding: list[float] = []
     for number in range(rounds + 1):
-        # Every context in every round, there and back: a busy machine slows those of a round alike.
+        # Every context in every round, in alternating order: a busy machine then slows all of them equally.
         for key, start in starts.items() if number % 2 else reversed(starts.items()):
             cache, memory = start()
             took = _decode(lm, cache, memory)
@@ -73,7 +73,7 @@ def cost_of_context(name: str, rounds: int) -> None:
                 "ratio": round(statistics.median(ratios), 3),
                 "ratio_min": round(min(ratios), 3),
                 "ratio_max": round(max(ratios), 3),
-                # Each token's share of encoding its segment when that is full, once in SEGMENT tokens.
+                # Includes encoding of a full segment, spread over its SEGMENT tokens.
                 "ratio_with_encoding": round(statistics.median(whole), 3),
                 "ms_encoding": round(1000 * statistics.median(encoding), 3),
                 "rows": found,
@@ -91,10 +91,10 @@ def cost_of_context(name: str, rounds: int) -> None:
 
 
 def draw_cost(rows: list[dict[str, Any]]) -> Figure:
-    """Time and memory a token against the length of the context, of both."""
+    """Draw time per token and memory against the context length, for both sides."""
     figure = Figure(figsize=(8.0, 3.2), layout="constrained")
     contexts = [row["context"] for row in rows]
-    for place, (key, unit, size) in enumerate((("ms", "ms a token", 1), ("bytes", "MB of memory", 1e6)), 1):
+    for place, (key, unit, size) in enumerate((("ms", "ms per token", 1), ("bytes", "MB of memory", 1e6)), 1):
         axes = figure.add_subplot(1, 2, place)
         for side, label, colour in (("full", "full attention", RED), ("nuggets", "nuggets", BLUE)):
             axes.plot(
@@ -107,7 +107,7 @@ def draw_cost(rows: list[dict[str, Any]]) -> Figure:
 
 
 def _nuggets(lm: NuggetLM, context: int) -> Any:
-    """Half a segment as it is, and the rest as nuggets."""
+    """Return a function that starts from half a segment of tokens, with the rest of the context as nuggets."""
     k, d = nugget_count(SEGMENT + 1, RATIO), lm.adapter.hidden_size
     past = [SegmentMemory(torch.randn(k, d), torch.randn(k)) for _ in range(context // SEGMENT - 1)]
     history = History.of([past])
@@ -124,7 +124,7 @@ def _nuggets(lm: NuggetLM, context: int) -> Any:
 
 
 def _full(lm: NuggetLM, context: int) -> Any:
-    """Everything as it is, in self-attention."""
+    """Return a function that starts from the whole context in the self-attention cache."""
     ids = torch.randint(5, 1000, (1, context - SEGMENT // 2))
     kept = DynamicCache()
     with torch.inference_mode():
@@ -141,7 +141,7 @@ def _full(lm: NuggetLM, context: int) -> Any:
 
 
 def _decode(lm: NuggetLM, cache: Any, memory: tuple[Any, Any]) -> float:
-    """Seconds a token, greedy."""
+    """Return the seconds per token of greedy decoding."""
     token = torch.tensor([[7]])
     begun = time.perf_counter()
     with torch.inference_mode():
@@ -151,7 +151,7 @@ def _decode(lm: NuggetLM, cache: Any, memory: tuple[Any, Any]) -> float:
 
 
 def _encode(lm: NuggetLM) -> float:
-    """Seconds a token to make a full segment into nuggets."""
+    """Return the seconds per token of encoding a full segment into nuggets."""
     segment = torch.randint(5, 1000, (SEGMENT,)).tolist()
     begun = time.perf_counter()
     with torch.inference_mode():

@@ -1,4 +1,4 @@
-"""Timing two ways of doing one job against each other, and keeping what came out."""
+"""Paired timing of two functions, and recording of results."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ PACKAGES = ("textnuggets", "torch", "transformers", "tokenizers", "sentence-tran
 
 
 def compare(ours: Callable[[], object], theirs: Callable[[], object], rounds: int) -> dict[str, Any]:
-    """How many times as fast `ours` is, by the median of paired rounds, in alternating order.
+    """Return the speed of `ours` relative to `theirs`: the median ratio of paired rounds, in alternating order.
 
-    Pairs, because a busy machine slows both sides of a round alike.
+    Rounds are paired because a busy machine slows both sides of a round equally.
     """
     ours(), theirs()  # warm up
     seconds: dict[str, list[float]] = {"ours": [], "theirs": []}
@@ -43,7 +43,15 @@ def compare(ours: Callable[[], object], theirs: Callable[[], object], rounds: in
 
 
 def record(name: str, claim: str, target: str, config: dict[str, Any], result: dict[str, Any]) -> None:
-    """Print the ratio and write `bench/results/NAME.json` with all it takes to believe it."""
+    """Print the ratio and write `bench/results/NAME.json` with settings, machine and versions.
+
+    Args:
+        name: Name of the benchmark.
+        claim: What the ratio is relative to.
+        target: Condition the ratio should meet, such as ">= 1.0".
+        config: Settings of the benchmark.
+        result: Measurements, with `ratio`.
+    """
     print(f"{name}: {result['ratio']}x (target {target}) {claim}")
     RESULTS.mkdir(exist_ok=True)
     note = {

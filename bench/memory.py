@@ -1,4 +1,4 @@
-"""Peak memory of `textnuggets encode` on ten times the documents."""
+"""Peak memory of `textnuggets encode` on ten times as many documents."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from bench.measuring import record
 from tests.tiny import tiny_model
 
 FEW, MANY = 5_000, 50_000
-# The child reports its own high-water mark from /proc (Linux): getrusage's ru_maxrss would start at
-# the parent's size, since it outlives the exec.
+# The child reports its own peak from /proc (Linux), since ru_maxrss of getrusage survives the exec and would start at
+# the parent's size.
 CHILD = """
 import sys
 from pathlib import Path
@@ -27,7 +27,7 @@ finally:
 
 
 def flat_memory() -> None:
-    """A tiny model, since it is the documents' share of the memory that must not grow."""
+    """Compare the peak memory of two corpus sizes, with a tiny model so that documents would dominate."""
     rng = random.Random(0)
     words = [
         "the",

@@ -1,4 +1,4 @@
-"""An index of nuggets against one of all tokens in the same engine, one vector, and BM25."""
+"""Size, speed and quality of an index of nuggets compared with all tokens, one vector and BM25."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ K = 100
 
 
 def index_of_passages(model: str, plain: str, task: Task, passages: list[str], source: str) -> None:
-    """A retrieval task's documents padded with real passages: size, build time, latency, nDCG@10."""
+    """Measure size, build time, latency and nDCG@10 on a retrieval task's documents and additional passages."""
     documents = [*task.documents, *passages]
     with tempfile.TemporaryDirectory() as folder:
         rows = {
@@ -106,7 +106,7 @@ def _summary(found: list[list[int]], times: list[float], task: Task) -> dict[str
 
 
 def maxsim_against_sentence_transformers(rounds: int) -> None:
-    """Mean-MaxSim of one query with 1,000 candidates, on the same arrays."""
+    """Compare mean-MaxSim of one query with 1,000 candidates on the same arrays."""
     import torch
     from sentence_transformers.util.similarity import mean_maxsim
 

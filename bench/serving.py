@@ -1,4 +1,4 @@
-"""The server under load on loopback: throughput and latency, with and without batching."""
+"""Throughput, latency, memory and robustness of the server under load on loopback."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CLIENTS = (1, 8, 16, 32)
 
 @contextmanager
 def served(model: str, *options: str) -> Iterator[tuple[str, psutil.Process]]:
-    """A server in a process of its own; its address, and the process."""
+    """Run a server in its own process; yield its address and the process."""
     command = [sys.executable, "-m", "textnuggets", "serve", "--model", model, "--port", "0", *options]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ}) as process:
         assert process.stderr is not None
@@ -46,7 +46,7 @@ def served(model: str, *options: str) -> Iterator[tuple[str, psutil.Process]]:
 
 
 async def load(address: str, clients: int, seconds: float, texts: list[str]) -> dict[str, Any]:
-    """Measure clients that each ask for one short text after the other."""
+    """Measure clients that each send one short text after another."""
     times: list[float] = []
     errors = 0
     end = time.perf_counter() + seconds
@@ -76,7 +76,7 @@ async def load(address: str, clients: int, seconds: float, texts: list[str]) -> 
 
 
 def batching_under_load(model: str, texts: list[str], source: str, seconds: float = 15.0) -> None:
-    """Short texts, batching on and off in one run; then at full load for a while, for errors and memory."""
+    """Compare throughput on short texts with and without batching, in the same run."""
     short = [" ".join(text.split()[:24]) for text in texts[:500]]
     rows: dict[str, list[dict[str, Any]]] = {"batching": [], "alone": []}
     with served(model) as (batching, _), served(model, "--batch-ms", "0") as (alone, _):
@@ -97,7 +97,7 @@ def batching_under_load(model: str, texts: list[str], source: str, seconds: floa
 
 
 def endurance(model: str, texts: list[str], source: str, seconds: float = 600.0) -> None:
-    """Full load for a while: no error, and the same memory at the end as near the beginning."""
+    """Measure errors and memory growth of the server over a long time at full load."""
     short = [" ".join(text.split()[:24]) for text in texts[:500]]
     with served(model) as (address, process):
         asyncio.run(load(address, 16, 30, short))
@@ -117,16 +117,16 @@ CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,re
 
 
 def fuzz(model: str, texts: list[str], source: str, examples: int = 270, seed: int = 1) -> None:
-    """Requests that schemathesis makes up from the OpenAPI description: none may bring a 5xx or an undescribed answer."""
+    """Send requests that schemathesis generates from the OpenAPI description; none may give a 5xx or undocumented answer."""
     with tempfile.TemporaryDirectory() as folder:
         index = textnuggets.NuggetIndex.create(Path(folder) / "index", textnuggets.load(model))
         index.add([f"d{i}" for i in range(20)], texts[:20])
         index.close()
-        # A model that decodes is served as well, so that every path can succeed.
+        # A model with a decoder is served as well, so that every endpoint can succeed.
         options = ("--model", DECODER, "--index", f"{folder}/index")
         with served(model, *options) as (address, process):
             command = ["schemathesis", "run", f"{address}/openapi.json", "--max-examples", str(examples)]
-            # A request may take the server's own time limit, and longer if it waits for others.
+            # A request can take the server's own timeout, and longer if it is queued.
             command += ["--seed", str(seed), "--checks", CHECKS, "--request-timeout", "120"]
             done = subprocess.run(  # in the folder, since it leaves files behind
                 command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, cwd=folder
@@ -134,10 +134,10 @@ def fuzz(model: str, texts: list[str], source: str, examples: int = 270, seed: i
             is_up = process.is_running()
     print(done.stdout)
     found = re.search(r"([\d,]+) generated, ([\d,]+) passed(?:.*?([\d,]+) errored)?", done.stdout)
-    assert found, "schemathesis says not how many cases it made"
-    # Errored are those that got no answer.
-    made, passed, errored = (int((number or "0").replace(",", "")) for number in found.groups())
-    made += errored
+    assert found, "the output of schemathesis has no number of cases"
+    # Cases without an answer are reported as errored.
+    generated, passed, errored = (int((number or "0").replace(",", "")) for number in found.groups())
+    generated += errored
     record(
         "serve-fuzz",
         "the share of made-up requests whose answer is no 5xx and as described",
@@ -152,8 +152,8 @@ def fuzz(model: str, texts: list[str], source: str, examples: int = 270, seed: i
             "schemathesis": version("schemathesis"),
         },
         {
-            "ratio": round(passed / made, 4),
-            "cases": made,
+            "ratio": round(passed / generated, 4),
+            "cases": generated,
             "passed": passed,
             "without_answer": errored,
             "server_still_up": is_up,

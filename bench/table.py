@@ -1,4 +1,4 @@
-"""python -m bench.table: put the results into the README and the docs, between their marks."""
+"""python -m bench.table: regenerate the benchmark tables of the README and the docs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ORDER = (
     "serve-fuzz",
 )
 
-# What one may choose between: the system of docs/results/search and the row of the index benchmark.
+# Alternatives: label -> system in docs/results/search, row of the index benchmark.
 CHOICES = {
     "nuggets (`search`)": ("search", "nuggets"),
     "one vector per document": ("all-MiniLM-L6-v2:mean", "one vector"),
@@ -46,13 +46,13 @@ CHOICES = {
 
 
 def read(name: str) -> dict[str, Any]:
-    """What was recorded."""
+    """Read a recorded result."""
     found: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
     return found
 
 
 def results_table() -> str:
-    """Return all ratios, with the direction that is better."""
+    """Return all ratios, with their better direction."""
     rows = ["| what | better | ratio | range | target | threads |", "|---|---|---|---|---|---|"]
     for name in ORDER:
         result = read(name)
@@ -73,7 +73,7 @@ def results_table() -> str:
 
 
 def index_table() -> str:
-    """An index of nuggets beside one of all tokens, one vector and BM25."""
+    """Return the index benchmark: nuggets, all tokens, one vector and BM25."""
     result = read("index-size")
     rows = ["| | on disk | built in | a query, p50 / p95 | nDCG@10 |", "|---|---|---|---|---|"]
     for name, row in result["rows"].items():
@@ -94,7 +94,7 @@ def index_table() -> str:
 
 
 def choice_table() -> str:
-    """Return nuggets beside what one would use instead: quality, bytes and latency."""
+    """Return quality, size and latency of nuggets and of their alternatives."""
     quality = {
         task: {row["system"]: row["measures"]["nDCG@10"]["mean"] for row in _similarity(task)["results"]}
         for task in ("cranfield", "time")
@@ -127,7 +127,7 @@ def _similarity(task: str) -> dict[str, Any]:
 
 
 def load_table() -> str:
-    """The server's throughput and latency by how many ask at once."""
+    """Return the server's throughput and latency by number of clients."""
     result = read("serve-batching")
     rows = ["| clients | batching: a second, p50 / p95 | one by one: a second, p50 / p95 |", "|---|---|---|"]
     for both in zip(*result["rows"].values(), strict=True):
@@ -153,7 +153,7 @@ TABLES: dict[str, Callable[[], str]] = {
 
 
 def fill(page: str) -> str:
-    """A page with its tables as they should be."""
+    """Return a page with its tables regenerated."""
     return fill_marks(page, TABLES)
 
 

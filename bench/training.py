@@ -1,4 +1,4 @@
-"""Training steps of a nugget model against the same backbone as a plain seq2seq model, both by Trainer."""
+"""Training speed of a nugget model compared with the same backbone as a plain seq2seq model, both with Trainer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STEPS, BATCH_TOKENS = 4, 2048
 
 
 class PlainTrainer(Trainer):
-    """Hugging Face's own, given batches that are ready."""
+    """Hugging Face's Trainer on precomputed batches."""
 
     batches: list[dict[str, Any]]
 
@@ -39,7 +39,7 @@ class PlainTrainer(Trainer):
 
 
 def plain_seq2seq(name: str, texts: str, source: str, rounds: int) -> None:
-    """The same documents in the same batches, targets equal to sources; each side makes STEPS updates."""
+    """Compare STEPS updates on the same batches, with targets equal to sources."""
     for classes in (0, 5500):
         with tempfile.TemporaryDirectory() as folder:
             recipe = Recipe(

@@ -1,4 +1,4 @@
-"""python -m tools.curve RUN OUT: keep a run's recipe and metrics.jsonl, and draw its learning curves."""
+"""python -m tools.curve RUN OUT: copy a run's recipe and metrics.jsonl, and draw its learning curves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from textnuggets.report.figures import draw_learning, save_figure
 
 
 def main() -> None:
-    """Copy them, and draw the metrics."""
+    """Copy the files of a run and draw its learning curves."""
     parser = argparse.ArgumentParser(prog="python -m tools.curve", description=__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("out", type=Path)
@@ -22,7 +22,7 @@ def main() -> None:
     save_figure(draw_learning([json.loads(line) for line in lines]), chosen.out / "learning")
     shutil.copy(chosen.run / "metrics.jsonl", chosen.out / "metrics.jsonl")
     recipe = (chosen.run / "recipe.toml").read_text(encoding="utf-8")
-    # Folders of the machine it ran on, by their names alone.
+    # Replace absolute paths by their last part.
     shown = re.sub(r'"/[^"]*/([^"/]+)"', r'"\1"', recipe)
     (chosen.out / "recipe.toml").write_text(shown, encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""The tables and the figure of the language models, from docs/results/lm; `python -m tools.tables` puts them in place."""
+"""Tables and figure of the language models, from docs/results/lm; `python -m tools.tables` writes them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from textnuggets.report.figures import BLUE, GREY, RED, save_figure
 
 RESULTS = Path(__file__).parent.parent / "docs" / "results" / "lm"
 PARTS = ("valid", "test")
-STREAMING = ("streaming",)  # test again, by segments that do not overlap
+STREAMING = ("streaming",)  # the test set with segments that do not overlap
 PLAIN = "no-history"
-# Language models, by what they keep of a segment of the past.
+# Language models and what they keep of a past segment.
 KEPT = {
     PLAIN: "nothing",
     "nuggets-0.1": "nuggets, r = 0.1",
@@ -29,32 +29,32 @@ KEPT = {
     "tsdae": "one vector (TSDAE)",
 }
 LONGER = {f"longer/{name}": KEPT[name] for name in (PLAIN, "nuggets-0.1", "tsdae")}
-STEPS = (240, 1300)  # of training: of the first, and of the longer ones
+STEPS = (240, 1300)  # training steps of the models in KEPT and in LONGER
 POOLED = 16
 
-Rows = dict[int, dict[str, Any]]  # by history
+Rows = dict[int, dict[str, Any]]  # keys: history
 
 
 def read(name: str, part: str) -> Rows:
-    """What `textnuggets lm evaluate --out` found of a model."""
+    """Read the results of `textnuggets lm evaluate --out` for a model, by history."""
     found = json.loads((RESULTS / name / part / "perplexity.json").read_text(encoding="utf-8"))
     return {row["history"]: row for row in found["results"]}
 
 
 def plain_of(name: str) -> str:
-    """The model without history that a model is held against: of the same decoder, or trained as long."""
+    """Return the model without history to compare a model with: the same decoder, or equally long training."""
     if name in LONGER:
         return f"longer/{PLAIN}"
     return "tsdae-no-history" if name.startswith("tsdae") else PLAIN
 
 
 def measured(parts: Sequence[str], names: Iterable[str] = KEPT) -> dict[str, dict[str, Rows]]:
-    """By model and part."""
+    """Read the results of models, by model and part."""
     return {name: {part: read(name, part) for part in parts} for name in names}
 
 
 def perplexity_table(parts: Sequence[str] = PARTS, names: Mapping[str, str] = KEPT) -> str:
-    """Perplexity by what is kept of the past and how far back, against a decoder trained without any."""
+    """Return perplexity by memory and history, compared with a decoder trained without history."""
     models = measured(parts, names)
     rows = [
         f"| kept of a segment | h | vectors of the past | {' | '.join(f'{part} | to no history' for part in parts)} |",
@@ -73,44 +73,46 @@ def perplexity_table(parts: Sequence[str] = PARTS, names: Mapping[str, str] = KE
                 change = compare(np.array(own["by_article"]), np.array(plain["by_article"]))
                 cells += [show(own["word_perplexity"], 1), f"x {show(change, 3)}" if history else ""]
             rows.append(f"| {' | '.join(cells)} |")
-    told = "; ".join(
+    counts = "; ".join(
         f"{part} {row['articles']} articles, {row['words']:,} words, a stride of {row['stride']}"
         for part, row in ((part, next(iter(models.values()))[part][0]) for part in parts)
     )
-    return "\n".join([*rows, "", f"Perplexity by word; in brackets 95% intervals over articles. {told}."])
+    return "\n".join([*rows, "", f"Perplexity by word; in brackets 95% intervals over articles. {counts}."])
 
 
 def streaming_table() -> str:
-    """The same where segments do not overlap, as in streaming and generating."""
+    """Return the same for segments that do not overlap, as in streaming and generation."""
     return perplexity_table(STREAMING)
 
 
 def longer_table() -> str:
-    """The models that were trained longer, in both ways, and nuggets against one vector."""
+    """Return the models that were trained longer on all parts, and nuggets compared with one vector."""
     parts = (*PARTS, *STREAMING)
-    told = []
+    ratios = []
     for part in parts:
         nuggets, one = (read(f"longer/{name}", part) for name in ("nuggets-0.1", "tsdae"))
         found = (
             show(compare(np.array(nuggets[h]["by_article"]), np.array(one[h]["by_article"])), 3) for h in one
         )
-        told.append(f"{part} {', '.join(f'h = {h} x {ratio}' for h, ratio in zip(one, found, strict=True))}")
-    return f"{perplexity_table(parts, LONGER)}\n\nNuggets to TSDAE, article by article: {'; '.join(told)}."
+        ratios.append(
+            f"{part} {', '.join(f'h = {h} x {ratio}' for h, ratio in zip(one, found, strict=True))}"
+        )
+    return f"{perplexity_table(parts, LONGER)}\n\nNuggets to TSDAE, article by article: {'; '.join(ratios)}."
 
 
 def vectors_read(name: str, row: dict[str, Any]) -> int:
-    """How many vectors of the past are read besides the segment itself."""
+    """Return the number of vectors of the past that are read in addition to the segment."""
     if name.endswith("tsdae"):
         each = 1
     elif row["memory"] == "nuggets":
-        each = int(nugget_count(row["segment"] + 1, row["ratio"]))  # with the token that closes a text
+        each = int(nugget_count(row["segment"] + 1, row["ratio"]))  # + 1 for the end token
     else:
         each = {"tokens": row["segment"], "compressive": row["segment"] // POOLED}[row["memory"]]
     return each * int(row["history"])
 
 
 def kinds_table(names: Mapping[str, str] = KEPT, part: str = "streaming") -> str:
-    """What history gains over a decoder trained without any, by where a word was said last."""
+    """Return the gain of history over a decoder trained without it, by where a word last occurred."""
     shown = [
         (next(name for name in names if name.endswith("nuggets-0.1")), 1),
         *((name, max(read(name, part))) for name in names if not name.endswith(PLAIN)),
@@ -128,17 +130,20 @@ def kinds_table(names: Mapping[str, str] = KEPT, part: str = "streaming") -> str
             ]
             cells = ["" if place else label, kind, f"{count:,.0f}", f"{-total / count:.2f}"]
             rows.append(f"| {' | '.join([*cells, *(f'{gain:+.2f}' for gain in gains)])} |")
-    told = "Nats a word without history, and what is added by reading it: below zero is better. Test by segments that do not overlap."
-    return "\n".join([*rows, "", told])
+    note = (
+        "Nats per word without history, and the change with history; negative is better. Test set with segments that do not "
+        "overlap."
+    )
+    return "\n".join([*rows, "", note])
 
 
 def longer_kinds_table() -> str:
-    """The same for the models that were trained longer."""
+    """Return the same for the models that were trained longer."""
     return kinds_table(LONGER)
 
 
 def draw_history(part: str = "test") -> Figure:
-    """Perplexity by word against how many segments are read, after little training and after more."""
+    """Draw perplexity per word against the number of past segments, after 240 and after 1,300 steps."""
     figure = Figure(figsize=(9.0, 3.6), layout="constrained")
     styles = {
         "nuggets-0.1": (BLUE, "o-"),
@@ -167,5 +172,5 @@ def draw_history(part: str = "test") -> Figure:
 
 
 def save_figures() -> None:
-    """Draw what there is."""
+    """Write the figure to docs/results/lm."""
     save_figure(draw_history(), RESULTS / "history")

@@ -1,4 +1,4 @@
-"""Pages with tables that are made, each between two marks: `<!-- NAME:start -->` and `<!-- NAME:end -->`."""
+"""Generated tables in Markdown pages, each between the marks `<!-- NAME:start -->` and `<!-- NAME:end -->`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 
 def fill_marks(page: str, tables: Mapping[str, Callable[[], str]]) -> str:
-    """A page with its tables as they should be; marks of other names stay as they are."""
+    """Return a page with its tables regenerated; marks with other names are left alone."""
     return re.sub(
         rf"(<!-- ({'|'.join(tables)}):start -->\n).*?(<!-- \2:end -->)",
         lambda match: f"{match[1]}{tables[match[2]]()}\n{match[3]}",

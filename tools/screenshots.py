@@ -1,7 +1,7 @@
-"""python -m tools.screenshots [INDEX]: the page in Chromium, a picture of every tab, into docs/page.
+"""python -m tools.screenshots [INDEX]: take a screenshot of every tab of the page in Chromium, into docs/page.
 
-Needs `pip install playwright`, Chromium and both models (`pip install 'textnuggets[models]'`). INDEX is what the last tab
-searches; without it that tab has no picture.
+Needs `pip install playwright`, Chromium and both models (`pip install 'textnuggets[models]'`). INDEX is the index for the
+last tab; without it that tab is skipped.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OTHER = (
 )
 QUERY = "what happens when a run is killed half-way?"
 TO_TOP = "document.querySelectorAll('textarea, html').forEach(part => part.scrollTo(0, 0))"
-PATIENCE = 120_000  # milliseconds a picture may wait for the model
+PATIENCE = 120_000  # timeout in milliseconds for an answer of the model
 
 
 @contextmanager
@@ -56,20 +56,20 @@ def serving(index: str | None) -> Iterator[str]:
 
 
 def look(page: Page) -> None:
-    """Show a chosen nugget with its gain curve, which needs the model that decodes."""
+    """Show a chosen nugget with its gain curve, which needs a model with a decoder."""
     page.select_option("#look-model", "reconstruct")
     page.fill("#look-text", TEXT)
     page.locator("#look-ratio").fill("0.1")
     marks = page.locator("#look-out mark")
     marks.nth(3).wait_for(timeout=PATIENCE)
-    page.wait_for_timeout(1000)  # until the answers to earlier changes are drawn
+    page.wait_for_timeout(1000)  # let answers to earlier changes arrive
     marks.nth(1).click()
     page.click("#gain-go")
     page.locator("#curve").wait_for(timeout=PATIENCE)
 
 
 def rebuild(page: Page) -> None:
-    """Show a text decoded from few vectors, with its doubtful words."""
+    """Show a text decoded from few vectors, with uncertain words marked."""
     page.fill("#rebuild-text", TEXT)
     page.locator("#rebuild-ratio").fill("0.1")
     page.click("#rebuild-go")
@@ -96,7 +96,7 @@ TABS = {"look": look, "rebuild": rebuild, "compare": compare, "search": search}
 
 
 def main() -> None:
-    """Take a picture of every tab, and one of the first on a phone with a dark theme."""
+    """Take a screenshot of every tab, and one of the first tab on a phone with a dark theme."""
     index = sys.argv[1] if len(sys.argv) > 1 else None
     PICTURES.mkdir(exist_ok=True)
     with serving(index) as address, sync_playwright() as started:

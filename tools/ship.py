@@ -1,7 +1,7 @@
-"""python -m tools.ship NAME RUN [TABLE.md ...] --steps N: put a trained model into the package, with its card.
+"""python -m tools.ship NAME RUN [TABLE.md ...] --steps N: copy a trained model into the package, with its card.
 
-NAME is reconstruct, search or lm; RUN the folder of the training run that made it; the tables are what `textnuggets evaluate` or
-`textnuggets lm evaluate` found for its weights as they are stored: write them to another folder with --to first, and measure that.
+NAME is reconstruct, search or lm; RUN is the folder of its training run. The tables come from `textnuggets evaluate` or
+`textnuggets lm evaluate` on the weights as they are stored: write these to another folder with --to first, and evaluate that.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from textnuggets.shipped import find_shipped
 
 CARDS = Path(__file__).parent / "cards"
 BACKBONES = {"reconstruct": "Helsinki-NLP/opus-mt-fr-en", "search": "sentence-transformers/all-MiniLM-L6-v2"}
-WINDOWS = {"reconstruct": 128, "search": 256}  # as they were trained: longer texts go in parts
+WINDOWS = {"reconstruct": 128, "search": 256}  # training lengths; longer texts are split into windows
 
 
 def write_model(name: str, run: Path, folder: Path) -> dict[str, int]:
-    """Write the weights as they ship; returns what the card says of them."""
+    """Write the weights as they are shipped, and return the values for the model card."""
     if name == "lm":
         NuggetLM.from_pretrained(str(run / "best")).save_difference(
             folder, "reconstruct", load("reconstruct")
@@ -36,18 +36,18 @@ def write_model(name: str, run: Path, folder: Path) -> dict[str, int]:
 
 
 def main() -> None:
-    """Write the folder that ships."""
+    """Write the folder of a shipped model."""
     parser = argparse.ArgumentParser(prog="python -m tools.ship", description=__doc__)
     parser.add_argument("name", choices=("reconstruct", "search", "lm"))
     parser.add_argument("run", type=Path)
     parser.add_argument("tables", type=Path, nargs="*")
     parser.add_argument(
-        "--steps", type=int, required=True, help="of its recipe; of 'reconstruct' before it was cooled down"
+        "--steps", type=int, required=True, help="training steps; for 'reconstruct' those before the cooldown"
     )
-    parser.add_argument("--to", type=Path, help="another folder than the package's")
+    parser.add_argument("--to", type=Path, help="output folder; the package's by default")
     chosen = parser.parse_args()
     to = chosen.to or find_shipped(chosen.name)
-    assert to is not None  # all of the choices ship
+    assert to is not None  # all choices are shipped models
     to.parent.mkdir(parents=True, exist_ok=True)
     results = "\n".join(table.read_text(encoding="utf-8") for table in chosen.tables) or "Not measured yet."
     with replacing_folder(to) as folder:

@@ -1,4 +1,4 @@
-"""python -m tools.tables: put figures from docs/results into README.md and docs/results.md, between their marks."""
+"""python -m tools.tables: regenerate the tables of README.md and docs/results.md from docs/results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RESULTS = ROOT / "docs" / "results"
 PAGES = (ROOT / "README.md", ROOT / "docs" / "results.md")
 LICENCES = {"apache-2.0": "Apache-2.0", "cc-by-4.0": "CC BY 4.0"}
 SINGLE = ("0.05", "0.1", "0.15", "0.25")
-# Whose results the paper's claims are held against, by the name a reader knows.
+# Results that the paper's claims are checked on, by the label in the table.
 CLAIMED = {
     "reconstruct": (
         "default/lengths/reconstruction",
@@ -47,7 +47,7 @@ LENGTHS = {
     "translate en-fr": "translate/lengths",
 }
 FIDELITY = {"reconstruct": "default/nuggets", "the one for r = 0.1 alone": "single-ratio/single-0.1"}
-# Tasks of search, by what is shown of them.
+# Search tasks and their column labels.
 SEARCHED = {
     "cranfield": "Cranfield, nDCG@10",
     "time": "TIME, nDCG@10",
@@ -58,18 +58,18 @@ ABLATED = {"paraphrase": "paraphrases, MRR", "reranking": "reranking, MRR"}
 
 
 def read(name: str, question: str = "reconstruction") -> dict[str, Any]:
-    """What an evaluation found."""
+    """Read a results file."""
     found: dict[str, Any] = json.loads((RESULTS / name / f"{question}.json").read_text(encoding="utf-8"))
     return found
 
 
 def by_ratio(found: dict[str, Any]) -> dict[float, dict[str, Any]]:
-    """Its rows."""
+    """Return the rows of results by ratio."""
     return {row["ratio"]: row for row in found["results"]}
 
 
 def default_table() -> str:
-    """Return how well `reconstruct` gives texts back, on the dev and test texts."""
+    """Return the reconstruction quality of `reconstruct` on dev and test texts."""
     found = {part: read(f"default/{part}") for part in ("dev", "test")}
     dev_rows, test_rows = by_ratio(found["dev"]), by_ratio(found["test"])
     rows = [
@@ -94,7 +94,7 @@ def default_table() -> str:
 
 
 def models_table() -> str:
-    """Return the models that ship: job, size, language and licence, from their folders."""
+    """Return the shipped models with job, size, language and licence, from their folders."""
     rows = [
         "| name | job | backbone | vectors | size | language | licence |",
         "|---|---|---|---|---|---|---|",
@@ -128,11 +128,11 @@ def single_ratio_table() -> str:
         alone = by_ratio(read(f"single-ratio/single-{name}"))[ratio]
         cells = [f"{row['bleu']:.1f}, {row['loss']:.3f}" for row in (alone, every[ratio], before[ratio])]
         rows.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join([*rows, "", f"{alone['documents']} dev documents, 5 beams; loss in nats a token."])
+    return "\n".join([*rows, "", f"{alone['documents']} dev documents, 5 beams; loss in nats per token."])
 
 
 def translate_table() -> str:
-    """English to French through nuggets, and by the model it was made of."""
+    """Return translation from English to French through nuggets, and by the unmodified backbone."""
     found, plain = read("translate/dev"), read("translate/unmodified")
     rows = ["| vectors | BLEU | token accuracy |", "|---|---|---|"]
     for row in found["results"]:
@@ -145,16 +145,16 @@ def translate_table() -> str:
 
 
 def tsdae_table() -> str:
-    """One vector by mean pooling, trained by denoising."""
+    """Return the results of one mean-pooled vector, trained by denoising."""
     (row,) = read("tsdae")["results"]
     return (
-        f"One vector a document: BLEU {row['bleu']:.1f}, token accuracy {row['token_accuracy']:.1%}, loss "
-        f"{row['loss']:.2f} nats a token ({row['documents']} dev documents, 5 beams)."
+        f"One vector per document: BLEU {row['bleu']:.1f}, token accuracy {row['token_accuracy']:.1%}, loss "
+        f"{row['loss']:.2f} nats per token ({row['documents']} dev documents, 5 beams)."
     )
 
 
 def lengths_table() -> str:
-    """BLEU by ratio and by length of document."""
+    """Return BLEU by ratio and document length."""
     rows: list[str] = []
     for label, name in LENGTHS.items():
         found = read(name)
@@ -174,27 +174,27 @@ def lengths_table() -> str:
 
 
 def fidelity_table() -> str:
-    """What a ratio for each document saves."""
-    told = []
+    """Return what a ratio per document saves."""
+    lines = []
     for label, name in FIDELITY.items():
         found = read(name, "fidelity")
         each, tokens, needed = found["each"], found["tokens"], found["one_ratio_vectors"]
         text = (
             f"- **{label}**: of {found['documents']} dev documents {each['reached']:.0%} reach a BLEU of "
-            f"{found['settings']['fidelity']:g}; together they keep {each['vectors'] / tokens:.3f} vectors a token, at a mean "
+            f"{found['settings']['fidelity']:g}; together they keep {each['vectors'] / tokens:.3f} vectors per token, at a mean "
             f"fidelity of {each['fidelity']:.3f}. "
         )
-        told.append(
+        lines.append(
             text + "No single ratio has that mean fidelity."
             if needed is None
             else text
             + f"One ratio for all needs {needed / tokens:.3f} for the same mean: **{found['saved']:.1%}** are saved."
         )
-    return "\n".join(told)
+    return "\n".join(lines)
 
 
 def search_table() -> str:
-    """The search model beside other ways to have as many vectors, task by task."""
+    """Return the search model and baselines with as many vectors, by task."""
     found = {task: read(f"search/{task}", "similarity") for task in SEARCHED}
     rows = [f"| system | {' | '.join(SEARCHED.values())} |", f"|---|{'---|' * len(SEARCHED)}"]
     for system in _systems(found):
@@ -205,7 +205,7 @@ def search_table() -> str:
 
 
 def gather_table() -> str:
-    """What a nugget of the search model is made of, at equal training."""
+    """Return the ways to compute the vectors of a search model's nuggets, at equal training."""
     names = {"token": "the token", "mean": "the mean of its segment", "both": "both, added"}
     names["attention"] = "attention over its segment"
     found = [
@@ -225,10 +225,10 @@ def gather_table() -> str:
 
 
 def ablation_table() -> str:
-    """What layer, feedback, scores and selection are worth, at an equal and small budget."""
+    """Return ablations of layer, feedback, residual and selection, at an equal small budget."""
     found = {task: read(f"ablation/{task}", "similarity") for task in ABLATED}
     rows = [
-        f"| model | loss | vectors a document | {' | '.join(ABLATED.values())} |",
+        f"| model | loss | vectors per document | {' | '.join(ABLATED.values())} |",
         f"|---|---|---|{'---|' * len(ABLATED)}",
     ]
     for system in _systems(found):
@@ -241,16 +241,16 @@ def ablation_table() -> str:
         vectors = "" if row["vectors"] is None else f"{row['vectors']:.1f}"
         cells = [loss, vectors, *(_first_measure(results, system) for results in found.values())]
         rows.append(f"| {system} | {' | '.join(cells)} |")
-    return "\n".join([*rows, "", f"Loss in nats a token of the dev bitext. {_counts(found, 'ablation')}"])
+    return "\n".join([*rows, "", f"Loss in nats per token of the dev bitext. {_counts(found, 'ablation')}"])
 
 
 def _systems(found: dict[str, dict[str, Any]]) -> list[str]:
-    """All systems that stand in some tables, in the order of the first."""
+    """Return all systems of several results, in order of first appearance."""
     return list(dict.fromkeys(row["system"] for results in found.values() for row in results["results"]))
 
 
 def _first_measure(results: dict[str, Any], system: str) -> str:
-    """The main figure of a system, with its interval; nothing where it was not measured."""
+    """Return the main measure of a system with its interval; empty if it was not measured."""
     for row in results["results"]:
         if row["system"] == system:
             value, *_ = row["measures"].values()
@@ -259,15 +259,15 @@ def _first_measure(results: dict[str, Any], system: str) -> str:
 
 
 def _counts(found: dict[str, dict[str, Any]], folder: str) -> str:
-    told = "; ".join(
+    counts = "; ".join(
         f"[{task}](results/{folder}/{task}/similarity.md) {results['queries']} queries, {results['documents']:,} documents"
         for task, results in found.items()
     )
-    return f"In brackets 95% intervals over queries: {told}."
+    return f"In brackets 95% intervals over queries: {counts}."
 
 
 def selection_table() -> str:
-    """Return where an autoencoder's nuggets are best taken, at equal training."""
+    """Return dev losses of an autoencoder by selector, at equal training."""
     curves: dict[str, dict[int, float]] = {}
     for folder in sorted((RESULTS / "selection").iterdir()):
         lines = map(json.loads, (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
@@ -282,11 +282,11 @@ def selection_table() -> str:
     for name, curve in sorted(curves.items(), key=lambda item: item[1][steps[-1]]):
         link = f"[{name.replace('-', ' ')}](results/selection/{name}/recipe.toml)"
         rows.append(f"| {link} | {' | '.join(f'{curve[step]:.3f}' for step in steps)} |")
-    return "\n".join([*rows, "", "Loss in nats a token on 96 dev documents at r = 0.1; lower is better."])
+    return "\n".join([*rows, "", "Loss in nats per token on 96 dev documents at r = 0.1; lower is better."])
 
 
 def claims() -> str:
-    """The paper's claims about what nuggets keep, choose and hold."""
+    """Return the verdicts on the paper's claims."""
     named = [(label, read(*name.rsplit("/", 1))) for label, names in CLAIMED.items() for name in names]
     return claims_table(named)
 
@@ -313,7 +313,7 @@ TABLES: dict[str, Callable[[], str]] = {
 
 
 def fill(page: str) -> str:
-    """A page with its tables as they should be."""
+    """Return a page with its tables regenerated."""
     return fill_marks(page, TABLES)
 
 

@@ -1,11 +1,11 @@
-"""Make training texts of the kinds that encyclopedias and novels lack.
+"""Generate training texts of kinds that encyclopedias and novels lack.
 
     python -m tools.varied_texts OUT.jsonl.gz --texts wikipedia/train.jsonl.gz --texts novels/train.jsonl.gz \
         --texts bitext/mdn.en-fr.jsonl.gz [--count 120000] [--seed 0]
 
-Short texts, other letter cases, curly quotes, lists, tables with `|`, records, identifiers, URLs and figures, made of
-the words and sentences of the given corpora. Training on them beside ordinary text is what makes `reconstruct` keep
-them. The texts carry the licence of the corpora.
+Short texts, other letter cases, curly quotes, lists, tables with `|`, records, identifiers, URLs and figures, composed of
+words and sentences of the given corpora. Trained on them together with ordinary text, `reconstruct` preserves such
+texts. They have the licence of the corpora.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from pathlib import Path
 from textnuggets.io.corpora import read_passages
 from textnuggets.io.files import replacing
 
-RESERVOIR = 60_000  # sentences kept to draw from
+RESERVOIR = 60_000  # number of sentences kept to sample from
 
 
 @dataclass
 class Material:
-    """Sentences and words to make texts of."""
+    """Sentences and words to compose texts from."""
 
     random: random.Random
     sentences: list[str] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Material:
                 return words[start : start + count]
 
     def number(self) -> str:
-        """Return a figure: a count, an amount, a year, a share, a decimal."""
+        """Return a number: a count, an amount, a year, a percentage or a decimal."""
         pick = self.random
         return pick.choice(
             [
@@ -62,7 +62,7 @@ class Material:
         )
 
     def identifier(self) -> str:
-        """Return a name as programs have them."""
+        """Return an identifier as in source code."""
         words = [word.lower() for word in self.words(1, 4)]
         style = self.random.randrange(5)
         if style == 0:
@@ -79,23 +79,23 @@ class Material:
 
 
 def short(material: Material) -> str:
-    """Return a few words, with or without a final mark."""
+    """Return a few words, with or without final punctuation."""
     return " ".join(material.words(1, 12)) + material.random.choice(["", "", ".", "?", "!", ":", "..."])
 
 
 def one_sentence(material: Material) -> str:
-    """Return a sentence as it is."""
+    """Return an unchanged sentence."""
     return material.sentence()
 
 
 def other_case(material: Material) -> str:
-    """Return one to three sentences in capitals, lower case or title case."""
+    """Return one to three sentences in upper case, lower case or title case."""
     text = " ".join(material.sentence() for _ in range(material.random.randint(1, 3)))
     return material.random.choice([str.upper, str.lower, str.title])(text)
 
 
 def curly(material: Material) -> str:
-    """Return sentences with curly quotes and apostrophes, some of them speech."""
+    """Return sentences with curly quotes and apostrophes, some of them direct speech."""
     text = " ".join(material.sentence() for _ in range(material.random.randint(1, 4)))
     if '"' not in text and material.random.random() < 0.7:
         text = f'"{text}" said {" ".join(material.words(1, 2))}. "{material.sentence()}"'
@@ -104,7 +104,7 @@ def curly(material: Material) -> str:
 
 
 def bullets(material: Material) -> str:
-    """Return a list, one item after the other."""
+    """Return a bulleted or numbered list on one line."""
     count = material.random.randint(3, 8)
     marks = material.random.choice(
         [["-"] * count, ["*"] * count, ["•"] * count, [f"{i}." for i in range(1, count + 1)]]
@@ -113,7 +113,7 @@ def bullets(material: Material) -> str:
 
 
 def table(material: Material) -> str:
-    """Return a table in Markdown, tabs or commas."""
+    """Return a table in Markdown or with separators, on one line."""
     pick = material.random
     columns = pick.randint(2, 5)
     numeric = [pick.random() < 0.6 for _ in range(columns)]
@@ -133,7 +133,7 @@ def table(material: Material) -> str:
 
 
 def record(material: Material) -> str:
-    """Return fields and values, as JSON or as settings."""
+    """Return fields and values, as JSON or as key-value settings."""
     pick = material.random
     fields = {
         material.identifier(): material.number() if pick.random() < 0.5 else " ".join(material.words(1, 4))
@@ -148,7 +148,7 @@ def record(material: Material) -> str:
 
 
 def code(material: Material) -> str:
-    """Return a line or two of something like a program."""
+    """Return one or two lines that resemble source code."""
     pick = material.random
     name = material.identifier
     lines = [
@@ -164,7 +164,7 @@ def code(material: Material) -> str:
 
 
 def address(material: Material) -> str:
-    """Return a sentence with a URL, an e-mail address, a path, a date or a version in it."""
+    """Return a URL, e-mail address, path, date, version or similar, alone or in a sentence."""
     pick = material.random
     host = f"{material.words(1, 1)[0].lower()}{pick.choice(['.com', '.org', '.co.uk', '.io', '.edu'])}"
     places = [
@@ -184,7 +184,7 @@ def address(material: Material) -> str:
 
 
 def figures(material: Material) -> str:
-    """Return a sentence whose numbers were replaced by others, or a row of numbers."""
+    """Return sentences with their numbers replaced, or a row of numbers."""
     if material.random.random() < 0.3:
         return " ".join(material.number() for _ in range(material.random.randint(2, 14)))
     text = " ".join(material.sentence() for _ in range(material.random.randint(1, 3)))
@@ -206,13 +206,13 @@ def gather(sources: list[str], pick: random.Random) -> Material:
             seen += 1
             if len(material.sentences) < RESERVOIR:
                 material.sentences.append(sentence)
-            elif (place := pick.randrange(seen)) < RESERVOIR:
-                material.sentences[place] = sentence
+            elif (index := pick.randrange(seen)) < RESERVOIR:
+                material.sentences[index] = sentence
     return material
 
 
 def main() -> None:
-    """Write the texts."""
+    """Generate the texts and write them."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""What a ratio for each document saves against one for all."""
+"""Vectors saved by a ratio per document."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from textnuggets.evaluate.fidelity import (
 )
 from textnuggets.report.figures import draw_fidelity
 
-# Texts of these tests have signs that the tiny tokenizer does not know.
+# Texts of these tests have characters that the tiny tokenizer does not know.
 pytestmark = pytest.mark.filterwarnings("ignore::textnuggets.errors.TextnuggetsWarning")
 
 
@@ -41,7 +41,7 @@ def test_documents_are_measured_at_every_step_and_the_saving_reported(copier, tm
     assert len(draw_fidelity(found).axes) == 1
 
 
-def test_the_choice_is_that_of_encode_to_fidelity(copier):
+def test_the_choice_equals_that_of_encode_to_fidelity(copier):
     texts = [*CORPUS, "Cats and dogs read the letter near the bridge, until morning."]
     scores = np.array([[item.fidelity for item in encode_and_measure(copier, texts, r)] for r in LADDER])
     steps = lowest_faithful(scores, 0.95)

@@ -1,4 +1,4 @@
-"""Which tokens are chosen, on selectors whose choice is known."""
+"""Shares of chosen tokens, for selectors whose choice is known."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_shares_are_counts_of_the_text_and_of_the_nuggets(texts, tmp_path):
     assert 0.5 < sum(item["share_in_text"] for item in found["types"]) < 1  # rare types are not listed
     assert sum(item["share_of_nuggets"] for item in found["types"]) == pytest.approx(1)
     assert sum(group["share_of_nuggets"] for group in found["groups"]) == pytest.approx(1)
-    assert by_token[","]["preference"] > 1  # that is what chunking looks for
+    assert by_token[","]["preference"] > 1  # chunking prefers delimiters
 
 
 def test_a_model_that_keeps_everything_prefers_nothing(texts, tmp_path):

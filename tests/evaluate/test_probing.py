@@ -37,7 +37,7 @@ def test_a_decoder_that_ignores_nuggets_gains_exactly_nothing(family):
 
 @pytest.mark.parametrize("family", DECODERS)
 def test_one_nugget_at_a_time_is_what_the_model_sees_when_it_has_only_that(family):
-    """Against the model's own forward pass on one nugget, which is what a ratio of one token gives."""
+    """Compare with the model's forward pass at a ratio that keeps one nugget."""
     model = tiny_model(family)
     source = ids()
     found, positions = gains(model, ratio=1 / len(source))
@@ -103,7 +103,7 @@ def test_an_encoder_alone_cannot_be_probed(tmp_path):
         evaluate_probing(tiny_model("bert"), ["none"], cache=str(tmp_path))
 
 
-def test_of_a_translation_a_nugget_stands_as_far_into_the_target_as_into_the_source(copier, tmp_path):
+def test_for_a_translation_a_nugget_has_the_same_relative_position_in_the_target(copier, tmp_path):
     pairs = [[text, " ".join(text.split()[: len(text.split()) // 2])] for text in CORPUS]
     bitext = tmp_path / "bitext.jsonl"
     bitext.write_text(

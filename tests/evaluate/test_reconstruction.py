@@ -1,4 +1,4 @@
-"""Figures of reconstruction, on a model whose copies are perfect."""
+"""Reconstruction results of a model that copies perfectly."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def test_a_perfect_copier_gets_perfect_figures_and_a_starved_one_does_not(copier
     assert starved["loss"] > whole["loss"]
 
 
-def test_a_ratio_of_zero_is_one_vector_a_document(copier, texts, tmp_path):
+def test_a_ratio_of_zero_is_one_vector_per_document(copier, texts, tmp_path):
     found = evaluate_reconstruction(
         copier, [str(texts)], [0], beams=1, lengths=[64], cache=str(tmp_path / "cache")
     )
     assert found["results"][0]["vectors"] == found["results"][0]["documents"] == 5
 
 
-def test_of_a_text_longer_than_the_window_it_is_one_vector_a_window(copier, texts, tmp_path, monkeypatch):
+def test_for_a_text_longer_than_the_window_it_is_one_vector_per_window(copier, texts, tmp_path, monkeypatch):
     monkeypatch.setattr(copier.config, "window", 16)
     found = evaluate_reconstruction(
         copier, [str(texts)], [0], beams=1, lengths=[64], cache=str(tmp_path / "cache")
@@ -69,9 +69,11 @@ def test_bleu_is_what_sacrebleus_own_command_says(copier, texts, tmp_path):
     ]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert found["results"][0]["bleu"] == pytest.approx(float(said), abs=1e-5)
+    low, high = found["results"][0]["bleu_interval"]
+    assert low < found["results"][0]["bleu"] < high
 
 
-def test_results_hold_what_it_takes_to_believe_them(copier, texts, tmp_path):
+def test_results_hold_settings_data_versions_and_weights(copier, texts, tmp_path):
     found = evaluate_reconstruction(
         copier, [str(texts)], [0.5], beams=1, lengths=[64], cache=str(tmp_path / "c")
     )

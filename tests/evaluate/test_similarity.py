@@ -1,4 +1,4 @@
-"""Similarity measured honestly: nothing but a score helps, and every system is measured alike."""
+"""Similarity: only scores help a system, and all systems are measured in the same way."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CHANCE = 100 * sum(1 / place for place in range(1, CANDIDATES + 1)) / CANDIDATES
 
 @pytest.fixture(scope="module")
 def first_is_right(tmp_path_factory):
-    """A task in whose file the answer always stands first, as in the authors' own."""
+    """Task whose file always lists the answer first, as the files of the paper's authors do."""
     folder = tmp_path_factory.mktemp("task")
     with gzip.open(folder / "docs.txt.gz", "wt") as docs:
         docs.writelines(f"L{i}\tquery {i}\nR{i}\tdocument {i}\n" for i in range(300))
@@ -85,7 +85,7 @@ def test_an_interval_holds_the_mean_and_shrinks_with_more_queries():
     assert many["high"] - many["low"] < few["high"] - few["low"]
 
 
-def test_a_score_that_is_no_number_is_an_error():
+def test_a_score_that_is_not_a_number_is_an_error():
     with pytest.raises(InputError, match="not a finite number"):
         rank(np.array([0.1, math.nan]), [0, 1], {})
 
@@ -200,7 +200,7 @@ def test_systems_have_labels_and_differ_query_by_query(models, first_is_right):
         apart = row["measures"]["RR"]["mean"] - few["measures"]["RR"]["mean"]
         assert row["difference"]["RR"]["mean"] == pytest.approx(apart, abs=0.01)
         assert row["difference"]["RR"]["low"] <= apart <= row["difference"]["RR"]["high"]
-    assert "MRR less that of few" in to_markdown(found)
+    assert "MRR minus few" in to_markdown(found)
     with pytest.raises(InputError, match="named twice"):
         evaluate_similarity(["bm25", "bm25"], task)
     with pytest.raises(InputError, match="no system 'x'"):
@@ -227,9 +227,9 @@ def test_what_was_measured_before_is_kept_and_what_changed_is_measured_again(
     evaluate_similarity([f"few={models / 'nuggets'}@0.3"], task, earlier=whole, keep=kept.append)
     assert measured == ["bm25", "few"]
     assert [row["system"] for row in kept[0]["results"]] == ["few", "bm25"]
-    with pytest.raises(InputError, match=r"something else: similarity was 'maxsim' and is 'symmetric'"):
+    with pytest.raises(InputError, match=r"other settings: similarity was 'maxsim' and is now 'symmetric'"):
         evaluate_similarity(names, task, "symmetric", earlier=whole)
-    with pytest.raises(InputError, match="not of similarity"):
+    with pytest.raises(InputError, match="not results of 'similarity'"):
         evaluate_similarity(names, task, earlier={"results": []})
 
 
@@ -272,16 +272,16 @@ def test_what_is_judged_but_missing_counts_as_not_found(retrieval, tmp_path):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("x:clusters@0.1", "no method 'clusters'; there are all, mean"),
-        ("x@ten", "'ten' is no ratio"),
-        ("x@", "'' is no ratio"),
+        ("x:clusters@0.1", "no method 'clusters'; choose one of all, mean"),
+        ("x@ten", "the ratio 'ten' is not a number"),
+        ("x@", "the ratio '' is not a number"),
         ("x@2", "ratio must lie in"),
         ("x@0.1/2", "ratio must lie in"),
         ("x@0.1/0.2/0.3", "one ratio, or two"),
         ("nowhere/at/all", "cannot load 'nowhere/at/all': no such folder"),
     ],
 )
-def test_a_system_that_cannot_be_is_named(name, message):
+def test_an_invalid_system_is_named(name, message):
     with pytest.raises(textnuggets.TextnuggetsError, match=message):
         make_system(name, one_way)
 
@@ -301,7 +301,7 @@ def test_a_broken_task_is_named_with_its_line(tmp_path):
     with pytest.raises(InputError, match=r"task\.jsonl, line 1: source, candidates and answer"):
         read_task(tmp_path)
     (tmp_path / "docs.txt").write_text("L0\ta\nR0\n")
-    with pytest.raises(InputError, match=r"docs\.txt, line 2: 2 columns"):
+    with pytest.raises(InputError, match=r"docs\.txt, line 2: expected 2 columns"):
         read_task(tmp_path)
 
 
@@ -353,10 +353,10 @@ def test_too_few_texts_make_no_task(tmp_path):
     with pytest.raises(InputError, match="20 are needed"):
         build_paraphrase([str(tmp_path / "few.tsv")])
     (tmp_path / "few.tsv").write_text("a\n")
-    with pytest.raises(InputError, match="line 1: two columns"):
+    with pytest.raises(InputError, match="line 1: expected two columns"):
         build_paraphrase([str(tmp_path / "few.tsv")])
     (tmp_path / "few.jsonl").write_text('{"text": "no sections"}\n')
-    with pytest.raises(InputError, match="an article with 'sections' is needed"):
+    with pytest.raises(InputError, match="expected an article with 'sections'"):
         build_reranking([str(tmp_path / "few.jsonl")])
 
 
@@ -382,7 +382,7 @@ def test_the_command_writes_results_and_names_what_is_wrong(run, models, retriev
         (["bm25", tmp_path / "none"], "no such folder"),
         (["bm25", retrieval, "--grades", "x"], "write old=new"),
         (["bm25", retrieval, "--similarity", "dot"], "one of maxsim, symmetric, matching"),
-        (["bm25", retrieval, "--resume"], "something else: grades was {'1': 4, '4': 1} and is None"),
+        (["bm25", retrieval, "--resume"], "other settings: grades was {'1': 4, '4': 1} and is now None"),
     ):
         failed = run("evaluate", "similarity", *arguments, "--out", tmp_path / "out")
         assert failed.returncode == 2

@@ -1,4 +1,4 @@
-"""The paper's claims held against results, and the page that shows them."""
+"""Verdicts on the paper's claims, and the page that shows them."""
 
 from __future__ import annotations
 
@@ -99,22 +99,36 @@ def verdicts(*results):
 
 
 def test_claims_are_judged_by_their_figures():
-    assert verdicts(preferences()) == ["yes", "partly", "no", "yes", "yes", "yes"]
-    chosen = verdicts(preferences(punctuation=0.05, beginning=0.005))
-    assert chosen == ["no", "partly", "no", "yes", "partly", "yes"]
+    many = {"nuggets": 10_000, "tokens": 100_000}
+    assert verdicts(preferences() | many) == ["yes", "partly", "no", "yes", "yes", "yes"]
+    chosen = verdicts(preferences(punctuation=0.05, beginning=0.005) | many)
+    assert chosen == ["no", "partly", "no", "yes", "no", "yes"]
+    # With 100 nuggets, neither 6% of conjunctions nor 1% of 'the' differs from 5% by more than chance.
+    assert verdicts(preferences()) == ["yes", "no", "no", "no", "yes", "yes"]
     without = preferences()
     without["groups"][0] = group("beginning", 0, 0)
     assert verdicts(without)[4] == "untested"
     assert verdicts(reconstruction(a=90.0, b=99.0, c=99.5)) == ["yes", "yes"]
-    assert verdicts(reconstruction(a=30.0, b=50.0, c=80.0)) == ["partly", "no"]
-    assert verdicts(reconstruction(a=30.0, b=32.0, c=80.0)) == ["no", "no"]
+    assert verdicts(reconstruction(a=90.0, b=97.0, c=98.1)) == ["no", "yes"]
+    assert verdicts(reconstruction(a=30.0, b=50.0, c=80.0)) == ["no", "no"]
     translation = reconstruction(a=30.0, b=32.0, c=32.5)
     translation["settings"]["languages"] = ["en", "fr"]
     assert verdicts(translation) == ["yes"]
     assert verdicts(probing(0.2, 0.05)) == ["yes"]
     assert verdicts(probing(0.06, 0.05)) == ["partly"]
+    assert verdicts(probing(0.052, 0.05)) == ["no"]
     assert verdicts(probing(0.01, 0.05)) == ["no"]
     assert verdicts(probing(-0.01, -0.02)) == ["no"]  # it helps neither
+
+
+def test_claims_show_the_interval_of_bleu_if_the_results_have_one():
+    results = reconstruction(a=30.0, b=50.0, c=80.0)
+    results["results"][1]["bleu_interval"] = [45.0, 56.0]
+    saturated, word_for_word = check_claims([results])
+    assert saturated.figure == (
+        "+30.0 from 0.1 to 0.25: 30.0 at 0.05, 50.0 (45.0 to 56.0) at 0.1, 80.0 at 0.25; 10 documents"
+    )
+    assert word_for_word.figure == "BLEU 50.0 (45.0 to 56.0); 10 documents"
 
 
 def test_the_page_holds_every_result_and_nothing_from_elsewhere(tmp_path):
@@ -137,7 +151,7 @@ def test_the_page_holds_every_result_and_nothing_from_elsewhere(tmp_path):
         "<strong>yes</strong>",
         "dev.txt",
         "A &lt;b&gt;<mark",
-        "5.0% of the text, 1.0% of nuggets",
+        "5.0% of the text, 1.00% (0.18% to 5.45%) of nuggets",
         "602 M parameters",  # the paper's, and ours below
         "marian, 63.5 M parameters; scorer at layer 1, no feedback",
         'alt="BLEU against the ratio"',
@@ -156,7 +170,7 @@ def test_markdown_tables_become_html_with_their_text_escaped():
 
 
 def test_a_folder_without_results_is_an_error(run, tmp_path):
-    with pytest.raises(InputError, match="holds no results"):
+    with pytest.raises(InputError, match="no results found"):
         make_report(tmp_path)
     (tmp_path / "bad.json").write_text("{")
     with pytest.raises(InputError, match=r"bad\.json: not JSON"):

@@ -1,4 +1,4 @@
-"""A plan, carried out from one command, and only once."""
+"""Plans: read, run from one command, and resumed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_plan_is_trained_measured_and_reported_and_not_done_twice(plan, tmp_pa
     carry_out(read_plan(plan, tmp_path / "out", ["optimizer.lr=1e-4"]), tmp_path / "out")
     changed = run("reproduce", plan, "--out", tmp_path / "out", "--set", "optimizer.lr=1e-3")
     assert changed.returncode == 2
-    assert "was done in another way" in changed.stderr
+    assert "was run with other arguments" in changed.stderr
 
 
 @pytest.mark.parametrize("name", ["paper", "small", "lm"])
@@ -66,12 +66,12 @@ def test_the_plans_that_come_with_the_package_can_be_read(name, tmp_path, run):
         ("[[trian]]", "unknown table 'trian'"),
         ("[[train]]\nname = 'x'", "recipe of a step must be a str"),
         ("[[train]]\nname = 'x'\nrecipe = 'y'\nstep = 3", "unknown key 'step'"),
-        ("[[run]]\nname = 'x'\ncommand = ['{y}']", "stands for nothing"),
-        ("[[run]]\nname = 'x'\n[[run]]\nname = 'x'", "two steps are called 'x'"),
-        ("[", "not TOML"),
+        ("[[run]]\nname = 'x'\ncommand = ['{y}']", "is not the name of an earlier training run"),
+        ("[[run]]\nname = 'x'\n[[run]]\nname = 'x'", "two steps have the name 'x'"),
+        ("[", "not valid TOML"),
     ],
 )
-def test_a_plan_that_cannot_be_is_named(tmp_path, text, message):
+def test_an_invalid_plan_is_named(tmp_path, text, message):
     (tmp_path / "plan.toml").write_text(text)
     with pytest.raises(ConfigError, match=message):
         read_plan(tmp_path / "plan.toml", tmp_path)

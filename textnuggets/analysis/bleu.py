@@ -32,6 +32,17 @@ class Bleu:
         """Return the micro-averaged BLEU of texts."""
         return float(self._metric.corpus_score(texts, [references]).score)
 
+    def counts(self, text: str, reference: str) -> list[int]:
+        """Return the n-gram matches, n-gram totals and both lengths of one text, which add up over texts."""
+        score = self._metric.corpus_score([text], [[reference]])
+        return [*score.counts, *score.totals, score.sys_len, score.ref_len]
+
+    def of_counts(self, sums: Sequence[int]) -> float:
+        """Return the micro-averaged BLEU of summed `counts`."""
+        order = self._metric.max_ngram_order
+        matches, totals, lengths = list(sums[:order]), list(sums[order : 2 * order]), sums[-2:]
+        return float(self._metric.compute_bleu(matches, totals, *lengths, self._metric.smooth_method).score)
+
     @property
     def signature(self) -> str:
         """Settings and version of sacrebleu; complete once a score was computed."""

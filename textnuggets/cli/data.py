@@ -1,4 +1,4 @@
-"""textnuggets data: tasks of similarity made from texts, with the paper's recipes."""
+"""textnuggets data: build similarity tasks from texts with the recipes of the paper."""
 
 from __future__ import annotations
 
@@ -13,23 +13,25 @@ from textnuggets.errors import InputError
 app = typer.Typer(rich_markup_mode=None)
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for docs.txt, task.jsonl and about.json.")]
-Count = Annotated[int | None, typer.Option(min=1, help="How many questions at most.")]
-Seed = Annotated[int, typer.Option(min=0, help="What is drawn at random.")]
+Count = Annotated[int | None, typer.Option(min=1, help="Maximum number of questions.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of all random choices.")]
 
 
 @app.callback()
 def _root() -> None:
-    """Make tasks to evaluate similarity with."""
+    """Build tasks for 'evaluate similarity'."""
 
 
 @app.command()
 def reranking(
-    articles: Annotated[list[str], typer.Argument(help="Corpora of articles: records with 'sections'.")],
+    articles: Annotated[
+        list[str], typer.Argument(help="Corpora of articles, whose records have 'sections'.")
+    ],
     out: Out,
     count: Count = None,
     seed: Seed = 0,
 ) -> None:
-    """Leads of articles, a section of the same article, and 19 that BM25 takes for it."""
+    """Build a task of article leads, each with a section of the same article and 19 negatives by BM25."""
     _check(out)
 
     from textnuggets.evaluate.task_builders import build_reranking
@@ -42,10 +44,10 @@ def paraphrase(
     pairs: Annotated[list[str], typer.Argument(help="Sentence pairs: .tsv, or .jsonl with 'pairs'.")],
     out: Out,
     count: Count = None,
-    max_words: Annotated[int, typer.Option(min=8, help="The most words of a document.")] = 256,
+    max_words: Annotated[int, typer.Option(min=8, help="Maximum number of words per document.")] = 256,
     seed: Seed = 0,
 ) -> None:
-    """Documents of sentences, their paraphrases with other sentences left out, and 19 that BM25 takes for them."""
+    """Build a task of documents, each with its paraphrase and 19 negatives by BM25."""
     _check(out)
 
     from textnuggets.evaluate.task_builders import build_paraphrase

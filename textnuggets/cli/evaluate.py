@@ -1,4 +1,4 @@
-"""textnuggets evaluate: the questions the paper asks of a model, one subcommand each.
+"""textnuggets evaluate: one subcommand per question of the paper.
 
 Each writes DIR/QUESTION.json, a table QUESTION.md and figures QUESTION.png and .svg.
 """
@@ -20,23 +20,24 @@ if TYPE_CHECKING:
 app = typer.Typer(rich_markup_mode=None)
 
 Model = Annotated[str, typer.Argument(help=f"{MODEL}.")]
-Data = Annotated[list[str], typer.Argument(help="Corpora, as 'train' reads them.")]
+Data = Annotated[list[str], typer.Argument(help="Corpora, as for 'train'.")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for results, table and figure.")]
 Ratio = Annotated[float | None, typer.Option(help="Compression ratio; the model's own by default.")]
-Documents = Annotated[int, typer.Option(min=1, help="How many documents are drawn.")]
+Documents = Annotated[int, typer.Option(min=1, help="Number of documents drawn.")]
 MaxTokens = Annotated[
-    str, typer.Option(help="Maximum tokens of a document; several numbers, as 64,128, evaluate each.")
+    str, typer.Option(help="Maximum number of tokens per document; one or more, such as 64,128.")
 ]
-OneMaxTokens = Annotated[int, typer.Option(min=8, help="Maximum tokens of a document.")]
+OneMaxTokens = Annotated[int, typer.Option(min=8, help="Maximum number of tokens per document.")]
 Languages = Annotated[
-    str, typer.Option(help="Language of the texts; for a translation model source,target, as en,fr.")
+    str,
+    typer.Option(help="Language of the texts; source,target for a translation model, such as en,fr."),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Decides which documents are drawn.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the sample of documents and of the bootstrap.")]
 
 
 @app.callback()
 def _root() -> None:
-    """Measure what a model's nuggets keep, choose and hold."""
+    """Evaluate a model: reconstruction, choice and content of nuggets, and similarity."""
 
 
 @app.command()
@@ -45,23 +46,23 @@ def reconstruction(
     data: Data,
     out: Out,
     ratios: Annotated[
-        str, typer.Option(help="Compression ratios; 0 is one vector.")
+        str, typer.Option(help="Compression ratios; 0 is a single vector.")
     ] = "0,0.05,0.1,0.15,0.25,0.5",
-    beams: Annotated[int, typer.Option(min=1, help="Beam width; the paper's is 5.")] = 5,
+    beams: Annotated[int, typer.Option(min=1, help="Beam width; 5 in the paper.")] = 5,
     documents: Documents = 200,
     max_tokens: MaxTokens = "128",
     languages: Languages = "en",
     seed: Seed = 0,
 ) -> None:
-    """BLEU, exact match and token accuracy of texts decoded from their nuggets, by ratio."""
-    wanted, sizes = numbers("--ratios", ratios, float), numbers("--max-tokens", max_tokens, int)
-    loaded = _prepare(model, data, out, [ratio for ratio in wanted if ratio])
+    """Measure BLEU, exact match and token accuracy of texts decoded from their nuggets, by ratio."""
+    parsed, sizes = numbers("--ratios", ratios, float), numbers("--max-tokens", max_tokens, int)
+    loaded = _prepare(model, data, out, [ratio for ratio in parsed if ratio])
 
     from textnuggets.evaluate.reconstruction import evaluate_reconstruction, to_markdown
     from textnuggets.report.figures import draw_reconstruction
 
     results = evaluate_reconstruction(
-        loaded, data, wanted, beams, documents, sizes, languages.split(","), seed
+        loaded, data, parsed, beams, documents, sizes, languages.split(","), seed
     )
     by_length = {
         f"up to {size:g} tokens": {"results": [r for r in results["results"] if r["max_tokens"] == size]}
@@ -82,7 +83,7 @@ def preferences(
     languages: Languages = "en",
     seed: Seed = 0,
 ) -> None:
-    """Which tokens become nuggets, beside how often they occur."""
+    """Measure which tokens become nuggets, compared with how often they occur."""
     loaded = _prepare(model, data, out, [] if ratio is None else [ratio])
 
     from textnuggets.evaluate.preferences import evaluate_preferences, to_markdown
@@ -103,7 +104,7 @@ def probing(
     languages: Languages = "en",
     seed: Seed = 0,
 ) -> None:
-    """What a nugget stands for: the probability gain of the text when it alone is exposed."""
+    """Measure what a nugget encodes: the probability gain of the text when only it is exposed."""
     sizes = numbers("--max-tokens", max_tokens, int)
     loaded = _prepare(model, data, out, [] if ratio is None else [ratio])
 
@@ -123,12 +124,12 @@ def fidelity(
     model: Model,
     data: Data,
     out: Out,
-    fidelity: Annotated[float, typer.Option(help="The BLEU each document is to reach, from 0 to 1.")] = 0.95,
+    fidelity: Annotated[float, typer.Option(help="Target BLEU of each document, from 0 to 1.")] = 0.95,
     documents: Documents = 200,
     max_tokens: OneMaxTokens = 128,
     seed: Seed = 0,
 ) -> None:
-    """How many vectors 'encode --fidelity' saves against one ratio for all documents."""
+    """Measure how many vectors 'encode --fidelity' saves compared with one ratio for all documents."""
     loaded = _prepare(model, data, out, [fidelity])
 
     from textnuggets.evaluate.fidelity import evaluate_fidelity, to_markdown
@@ -144,32 +145,36 @@ def similarity(
         list[str],
         typer.Argument(
             metavar="SYSTEM... TASK",
-            help="What to compare: 'bm25' or [LABEL=]MODEL[:METHOD][@RATIO[/QUERY_RATIO]], METHOD being all, mean, every, random, "
-            "chunk_means, ward, chunking or sentences instead of a model's own nuggets. Last, the task's folder.",
+            help="Systems to compare: 'bm25' or [LABEL=]MODEL[:METHOD][@RATIO[/QUERY_RATIO]]. METHOD replaces the model's nuggets: "
+            "all, mean, every, random, chunk_means, ward, chunking or sentences. The last argument is the task's folder.",
         ),
     ],
     out: Out,
-    similarity: Annotated[str, typer.Option(help="Of vectors: maxsim, symmetric or matching.")] = "maxsim",
-    query_ratio: Annotated[float | None, typer.Option(help="Another ratio for the queries.")] = None,
+    similarity: Annotated[
+        str, typer.Option(help="Similarity of vectors: maxsim, symmetric or matching.")
+    ] = "maxsim",
+    query_ratio: Annotated[float | None, typer.Option(help="Compression ratio of the queries.")] = None,
     baseline: Annotated[
         str | None,
         typer.Option(
-            help="One of the systems: report each other system's difference from it, query by query."
+            help="One of the systems; report the difference of every other system from it, query by query."
         ),
     ] = None,
-    queries: Annotated[int | None, typer.Option(min=1, help="Only the first so many queries.")] = None,
+    queries: Annotated[int | None, typer.Option(min=1, help="Use only the first N queries.")] = None,
     grades: Annotated[
-        str | None, typer.Option(help="What grades of qrels.tsv mean, such as 1=4,2=3; others are left out.")
+        str | None, typer.Option(help="Mapping of grades in qrels.tsv, such as 1=4,2=3; others are left out.")
     ] = None,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="For collections in capitals.")] = False,
+    lowercase: Annotated[
+        bool, typer.Option("--lowercase", help="Convert texts to lower case, for collections in capitals.")
+    ] = False,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Measure only what the results in --out do not hold yet.")
+        bool, typer.Option("--resume", help="Measure only systems that are not in the results in --out yet.")
     ] = False,
     seed: Seed = 0,
 ) -> None:
-    """Rank documents by similarity: nuggets beside BM25, all tokens and other ways to have few vectors."""
+    """Rank documents by similarity: nuggets, BM25, all tokens and other ways to reduce vectors."""
     if len(names) < 2:
-        raise InputError("name at least one system, and then the folder of a task.")
+        raise InputError("name at least one system and then the folder of a task.")
     *systems, folder = names
     meaning = None if grades is None else _grades(grades)
     check_folder(out)
@@ -201,11 +206,11 @@ def _grades(text: str) -> dict[int, int]:
     try:
         return {int(old): int(new) for old, _, new in (part.partition("=") for part in text.split(","))}
     except ValueError as error:
-        raise InputError(f"--grades {text}: write old=new with commas between, such as 1=4,2=3.") from error
+        raise InputError(f"--grades {text}: write old=new separated by commas, such as 1=4,2=3.") from error
 
 
 def _prepare(model: str, data: list[str], out: Path, ratios: list[float]) -> NuggetModel:
-    """Check what can be checked, then load the model."""
+    """Check ratios, corpora and output folder, then load the model."""
     from textnuggets.config import check_ratio
     from textnuggets.io.corpora import check_source
 

@@ -1,4 +1,4 @@
-"""textnuggets report: evaluated results as one page."""
+"""textnuggets report: write one page of all results."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from textnuggets.errors import InputError
 
 def report(
     folder: Annotated[
-        Path, typer.Argument(help="A folder with results of 'textnuggets evaluate' in it or below.")
+        Path, typer.Argument(help="Folder with results of 'textnuggets evaluate', at any depth.")
     ],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The page; report.html in the folder by default.")
+        Path | None, typer.Option("--out", "-o", help="Output file; report.html in the folder by default.")
     ] = None,
 ) -> None:
-    """Join figures, tables and the paper's claims into one self-contained page."""
+    """Combine figures, tables and verdicts on the paper's claims into one self-contained page."""
     from textnuggets.io.files import check_output, replacing
 
     if not folder.is_dir():

@@ -1,4 +1,4 @@
-"""textnuggets reproduce: a plan of training runs and evaluations, from one command."""
+"""textnuggets reproduce: run a plan of training runs and evaluations."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from textnuggets.errors import InputError
 
 def reproduce(
     plan: Annotated[
-        str, typer.Argument(help="A .toml file, or 'paper' (GPUs, WMT19) or 'small' (two cores, hours).")
+        str,
+        typer.Argument(help="A .toml file, or 'paper' (GPUs, WMT19), 'small' or 'lm' (two cores, hours)."),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for runs, results and report.html.")],
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Change a key of every recipe, as key=value; may be repeated."),
+        typer.Option("--set", help="Change a key of every recipe, as key=value; can be repeated."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the commands.")] = False,
 ) -> None:
-    """Train and measure what a plan says, and make one page of it; interrupted, it goes on."""
+    """Run the training runs and evaluations of a plan, and write a report; run it again to resume."""
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file: name a folder.")
     from textnuggets.report.reproduce import carry_out, find_plan, read_plan

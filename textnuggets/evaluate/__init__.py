@@ -1,1 +1,1 @@
-"""One file per question the paper asks of a trained model."""
+"""Evaluation of trained models, one module per question of the paper."""

@@ -1,4 +1,4 @@
-"""What it saves to give each document as many nuggets as it needs, and not one ratio to all."""
+"""Vectors saved by choosing the ratio per document instead of one ratio for all documents."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ def evaluate_fidelity(
     seed: int = 0,
     cache: str = CACHE,
 ) -> dict[str, Any]:
-    """Measure documents at every ratio of the ladder, and compare a ratio for each with one for all.
+    """Measure documents at every ratio of the ladder, and compare a ratio per document with one for all.
 
     Args:
-        model: A nugget model with a decoder.
+        model: Nugget model with a decoder.
         sources: Corpora, as for training.
-        fidelity: The BLEU, from 0 to 1, that `encode_to_fidelity` is asked for.
-        documents: How many are drawn.
-        max_tokens: Their length at most.
-        seed: Decides which are drawn.
-        cache: Where packed documents are kept.
+        fidelity: Target BLEU of `encode_to_fidelity`, from 0 to 1.
+        documents: Number of documents drawn.
+        max_tokens: Maximum number of tokens per document.
+        seed: Seed of the document sample.
+        cache: Folder for packed documents.
     """
     check_fidelity(model, fidelity)
     corpus, rows = draw_documents(model, sources, max_tokens, documents, seed, ["en"], cache)
@@ -76,20 +76,20 @@ def evaluate_fidelity(
 
 
 def lowest_faithful(scores: np.ndarray, fidelity: float) -> np.ndarray:
-    """Which step of the ladder each document takes: the first that is faithful enough, or else the best.
+    """Return each document's step of the ladder: the first that reaches the fidelity, or else the best.
 
     Args:
-        scores: `(steps, documents)`.
-        fidelity: What is asked for.
+        scores: `(steps, documents)` fidelity.
+        fidelity: Target fidelity.
     """
     enough = scores >= fidelity
     return np.where(enough.any(0), enough.argmax(0), scores.argmax(0))
 
 
 def vectors_of_one_ratio(means: np.ndarray, vectors: np.ndarray, fidelity: float) -> float | None:
-    """How many vectors a single ratio would need for a mean fidelity, between steps by a straight line.
+    """Return the number of vectors one ratio needs for a mean fidelity, interpolated linearly between steps.
 
-    None when no ratio reaches it.
+    None if no ratio reaches it.
     """
     for step, (mean, count) in enumerate(zip(means, vectors, strict=True)):
         if mean >= fidelity:
@@ -101,10 +101,10 @@ def vectors_of_one_ratio(means: np.ndarray, vectors: np.ndarray, fidelity: float
 
 
 def to_markdown(results: dict[str, Any]) -> str:
-    """The ladder, and what comes of climbing it document by document."""
-    wanted, tokens = results["settings"]["fidelity"], results["tokens"]
+    """Format the ladder and the choice per document as a Markdown table."""
+    target, tokens = results["settings"]["fidelity"], results["tokens"]
     lines = [
-        f"| ratio | mean fidelity | reach {wanted:g} | vectors a token | documents that stop here |",
+        f"| ratio | mean fidelity | reach {target:g} | vectors per token | documents that stop here |",
         "|---|---|---|---|---|",
     ]
     lines += [
@@ -114,13 +114,13 @@ def to_markdown(results: dict[str, Any]) -> str:
     ]
     each = results["each"]
     lines.append(
-        f"| **each its own** | {each['fidelity']:.3f} | {each['reached']:.1%} | {each['vectors'] / tokens:.3f} | |"
+        f"| **a ratio per document** | {each['fidelity']:.3f} | {each['reached']:.1%} | {each['vectors'] / tokens:.3f} | |"
     )
     needed = results["one_ratio_vectors"]
     verdict = (
         "No single ratio reaches the same mean fidelity."
         if needed is None
-        else f"One ratio for all needs {needed / tokens:.3f} vectors a token for the same mean fidelity: "
+        else f"One ratio for all needs {needed / tokens:.3f} vectors per token for the same mean fidelity: "
         f"{results['saved']:.1%} of the vectors are saved."
     )
     data = ", ".join(item["source"] for item in results["data"])

@@ -1,10 +1,10 @@
-"""Perplexity of long texts, by word and by token, the same tokens for every model and every history.
+"""Perplexity of long texts per word and per token, on the same tokens for every model and history.
 
-A word's probability is the product over its tokens'; words the corpus has no name for (`<unk>`) do not count,
-as in the paper, nor do their tokens. A token is predicted from the tokens before it in its segment and from what the
-model remembers of the h segments before that. Segments overlap, and only the last `stride` tokens of each count, so
-that every token but a text's first has at least segment - stride tokens before it: the paper gives it as many as possible.
-With a stride of a whole segment, tokens are predicted as they are in streaming.
+The probability of a word is the product of the probabilities of its tokens. Words marked `<unk>` are not scored, as in
+the paper, nor are their tokens. A token is predicted from the preceding tokens of its window and from what the model
+remembers of the h segments before the window. Windows overlap, and only the last `stride` tokens of each are scored, so
+that every token has at least `segment - stride` tokens before it, except at the start of a text; the paper gives each
+as many as possible. With a stride of a whole segment, tokens are predicted as in streaming.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from textnuggets.config import check_count, check_ratio
 from textnuggets.errors import ConfigError, InputError
 from textnuggets.evaluate.repeats import KINDS, is_name, last_said
+from textnuggets.evaluate.stats import bootstrap
 from textnuggets.io.progress import Progress
 from textnuggets.io.wikitext import LongText
 from textnuggets.lm.corpus import read_long_texts
@@ -28,49 +29,49 @@ from textnuggets.lm.memory import History, SegmentMemory
 from textnuggets.lm.modeling import NuggetLM
 
 BATCH = 16  # windows predicted together
-SAMPLES = 1000  # of the bootstrap
-WINDOWS = 4096  # whose nuggets are kept at a time, however long the texts are
+
+WINDOWS = 4096  # windows whose nuggets are held in memory at a time
 UNKNOWN = "<unk>"
 
-Interval = dict[str, float | None]  # value, low and high; None where there is none
-Memories = dict[tuple[int, int, int], SegmentMemory]  # by article, start and end
+Interval = dict[str, float | None]  # value, low and high; None if unknown
+Memories = dict[tuple[int, int, int], SegmentMemory]  # keys: article, start, end
 
 
 @dataclass
 class Article:
-    """A text as tokens that know their words."""
+    """A tokenized text, with the word of every token."""
 
     ids: NDArray[np.int64]
     words: NDArray[np.int64]
-    """`(tokens,)` the word each token belongs to."""
+    """`(tokens,)` index of the word each token belongs to."""
     counted: NDArray[np.bool_]
-    """`(words,)` whether a word counts."""
+    """`(words,)` whether each word is scored."""
     forms: list[str]
-    """The words."""
+    """Words as they are written."""
 
 
 def read_articles(source: str, tokenizer: Any) -> list[Article]:
-    """The articles of a .txt file, which begin with headings as in WikiText or are one; or of any corpus.
+    """Read the articles of a corpus; a .txt file is split at WikiText headings, if it has any.
 
-    Those without any word that counts are left out.
+    Articles without a word to score are left out.
     """
     articles = [make_article(text, tokenizer) for text in read_long_texts([source]) if text.ends]
     counted = [article for article in articles if article.counted.any()]
     if not counted:
         raise InputError(
-            f"{source}: {f'no word to predict, only {UNKNOWN} or nothing visible' if articles else 'no text'}."
+            f"{source}: {f'no word to predict, only {UNKNOWN} or invisible characters' if articles else 'no text'}."
         )
     return counted
 
 
 def make_article(text: LongText, tokenizer: Any) -> Article:
-    """Tokenize a text and find the word of every token: the one its last character is in, or stands before."""
+    """Tokenize a text and assign every token to the word that holds its last character or follows it."""
     encoding = tokenizer([text.text], add_special_tokens=False, verbose=False).encodings[0]
     last = np.array([max(end - 1, 0) for _, end in encoding.offsets], dtype=np.int64)
     words = np.searchsorted(text.ends, last, side="right")
     starts = [0, *text.ends[:-1]]
     forms = [text.text[start:end].strip() for start, end in zip(starts, text.ends, strict=True)]
-    # Characters that no token stands for, such as a space of no width, are no word to predict.
+    # Words of characters that no token covers, such as zero-width spaces, cannot be predicted.
     read = np.zeros(len(text.text), dtype=bool)
     for start, end in encoding.offsets:
         read[start:end] = True
@@ -84,7 +85,7 @@ def make_article(text: LongText, tokenizer: Any) -> Article:
 
 
 class Window(NamedTuple):
-    """Tokens `start:end` of an article, of which those from `scored` on count."""
+    """Tokens `start:end` of an article, of which `scored:end` are scored."""
 
     article: int
     start: int
@@ -93,7 +94,7 @@ class Window(NamedTuple):
 
 
 def windows_of(articles: Sequence[Article], segment: int, stride: int) -> list[Window]:
-    """Windows that together score every token once."""
+    """Return windows that together score every token once."""
     found: list[Window] = []
     for number, article in enumerate(articles):
         length = len(article.ids)
@@ -112,19 +113,19 @@ def evaluate_perplexity(
     stride: int | None = None,
     seed: int = 0,
 ) -> list[dict[str, Any]]:
-    """Perplexity by word and by token, for each of some histories.
+    """Measure perplexity per word and per token for several histories.
 
     Args:
-        lm: A language model.
-        articles: From `read_articles`.
-        histories: Values of h, 0 for none; the model's own by default.
-        ratio: Compression ratio of the past; the model's own by default.
-        stride: Tokens that each window scores, a divisor of the segment; by default about a quarter of it.
-        seed: Of the bootstrap over articles.
+        lm: Language model.
+        articles: Articles from `read_articles`.
+        histories: Values of h; 0 is no history; default: the model's own.
+        ratio: Compression ratio of the past; default: the model's own.
+        stride: Number of tokens each window scores, a divisor of the segment; default: `default_stride`.
+        seed: Seed of the bootstrap over articles.
 
     Returns:
-        One dictionary a history. All but the first have `change`: by what factor their word perplexity
-        differs from the first's, with an interval of the same articles compared.
+        One dictionary per history. All but the first have `change`: their word perplexity divided by that of the
+        first history, with a paired interval over articles.
     """
     segment = lm.config.segment
     histories = [lm.config.history] if histories is None else list(histories)
@@ -167,11 +168,11 @@ def evaluate_perplexity(
                 "tokens": int(found_sums[:, 2].sum()),
                 "word_perplexity": _interval(found_sums[:, :2], seed),
                 "token_perplexity": _interval(found_sums[:, [0, 2]], seed),
-                # Log-probability, words and tokens of every article: what comparing two models needs.
+                # Log-probability, words and tokens of every article, to compare two models later.
                 "by_article": found_sums.round(3).tolist(),
             }
         )
-        if stride == segment:  # else a word may stand in several segments, and be told apart by none
+        if stride == segment:  # windows that overlap do not assign each word to one segment
             results[-1]["by_kind"] = _by_kind(articles, log, segment)
     for result, found_sums in zip(results[1:], sums[1:], strict=True):
         result["change"] = compare(found_sums, sums[0], seed)
@@ -179,12 +180,18 @@ def evaluate_perplexity(
 
 
 def default_stride(segment: int) -> int:
-    """The largest divisor of a segment that is at most a quarter of it."""
+    """Return the largest divisor of a segment that is at most a quarter of it."""
     return max(stride for stride in range(1, max(1, segment // 4) + 1) if segment % stride == 0)
 
 
 def compare(one: NDArray[np.float64], other: NDArray[np.float64], seed: int = 0) -> Interval:
-    """The word perplexity of one model over that of another, with an interval; rows are of the same articles."""
+    """Return the word perplexity of one model divided by that of another, with a paired interval.
+
+    Args:
+        one: `by_article` of the first model.
+        other: `by_article` of the second model, on the same articles.
+        seed: Seed of the bootstrap.
+    """
     return _interval(np.stack([one[:, 0] - other[:, 0], one[:, 1]], 1), seed)
 
 
@@ -196,7 +203,16 @@ def _remember(
     ratio: float | None,
     known: Memories,
 ) -> Memories:
-    """The nuggets of every segment that some windows look back to, each encoded once."""
+    """Return the nuggets of every segment that the windows look back to, encoding each once.
+
+    Args:
+        lm: Language model.
+        articles: Articles of the windows.
+        windows: Windows to be predicted next.
+        history: Number of segments each window looks back.
+        ratio: Compression ratio.
+        known: Nuggets of the previous call, which are reused.
+    """
     if lm.config.memory != "nuggets" or not history:
         return {}
     needed = {
@@ -204,16 +220,19 @@ def _remember(
         for window in windows
         for span in past_spans(window.start, lm.config.segment, history)
     }
-    # Those of equal length together.
-    places = sorted(needed - known.keys(), key=lambda place: (place[1] - place[2], place))
-    texts = [articles[number].ids[start:end].tolist() for number, start, end in places]
+    # Segments of equal length are encoded together.
+    missing = sorted(needed - known.keys(), key=lambda span: (span[1] - span[2], span))
+    texts = [articles[number].ids[start:end].tolist() for number, start, end in missing]
     with torch.inference_mode():
-        made = zip(places, lm.remember(texts, ratio), strict=True)
-    return {**{place: known[place] for place in needed & known.keys()}, **dict(made)}
+        encoded = zip(missing, lm.remember(texts, ratio), strict=True)
+    return {**{span: known[span] for span in needed & known.keys()}, **dict(encoded)}
 
 
 def _batches(windows: Sequence[Window], segment: int, history: int) -> Iterator[list[Window]]:
-    """Windows of equal length and context, since nothing pads what self-attention reads, that score equally much."""
+    """Yield batches of windows with equal lengths, contexts and numbers of scored tokens.
+
+    Self-attention has no padding here, so windows of different lengths cannot share a batch.
+    """
     alike: dict[tuple[int, ...], list[Window]] = {}
     for window in windows:
         sizes = [end - start for start, end in past_spans(window.start, segment, history)]
@@ -224,7 +243,7 @@ def _batches(windows: Sequence[Window], segment: int, history: int) -> Iterator[
 
 
 def past_spans(start: int, segment: int, history: int) -> list[tuple[int, int]]:
-    """The segments before a window, oldest first; the first of a text may be shorter."""
+    """Return the spans of the segments before a window, oldest first; the first of a text may be shorter."""
     ends = [start - segment * age for age in range(min(history, -(-start // segment)))]
     return [(max(0, end - segment), end) for end in reversed(ends)]
 
@@ -236,7 +255,7 @@ def _predict(
     memories: Memories,
     history: int,
 ) -> list[NDArray[np.float64]]:
-    """The log-probability of every token that counts of every window; all windows have equally many."""
+    """Return the log-probabilities of the scored tokens of every window; all windows score equally many."""
     segment = lm.config.segment
     ids = torch.from_numpy(np.stack([articles[w.article].ids[w.start : w.end] for w in batch])).to(lm.device)
     past = [past_spans(window.start, segment, history) for window in batch]
@@ -246,7 +265,7 @@ def _predict(
             [[memories[w.article, *span] for span in spans] for w, spans in zip(batch, past, strict=True)]
         )
     elif past[0]:
-        # Whole segments: a shorter one at the beginning of a text is left out.
+        # Whole segments only: a shorter one at the beginning of a text is left out.
         size = segment * sum(end - start == segment for start, end in past[0])
         rows = [articles[window.article].ids[window.start - size : window.start] for window in batch]
         context = torch.from_numpy(np.stack(rows)).to(lm.device)
@@ -258,7 +277,7 @@ def _predict(
 
 
 def _sums(article: Article, log: NDArray[np.float64]) -> tuple[float, int, int]:
-    """Log-probability of the words that count, their number, and that of their tokens."""
+    """Return the log-probability of the scored words, their number, and the number of their tokens."""
     counted = article.counted[article.words]
     return float(log[counted].sum()), int(article.counted.sum()), int(counted.sum())
 
@@ -266,7 +285,7 @@ def _sums(article: Article, log: NDArray[np.float64]) -> tuple[float, int, int]:
 def _by_kind(
     articles: Sequence[Article], logs: Sequence[NDArray[np.float64]], segment: int
 ) -> dict[str, dict[str, list[float]]]:
-    """Log-probability and number of words that begin with a capital or not, by where each was said last."""
+    """Return log-probability and number of capitalized and other words, by where each last occurred."""
     found = {label: {kind: [0.0, 0.0] for kind in KINDS} for label in ("words", "names")}
     for article, log in zip(articles, logs, strict=True):
         values = np.bincount(article.words, weights=log, minlength=len(article.forms))
@@ -280,23 +299,30 @@ def _by_kind(
 
 
 def _interval(sums: NDArray[np.float64], seed: int) -> Interval:
-    """exp(-log-probability / count), and where 95% of those of resampled articles lie; one article tells no spread.
+    """Return exp(-log-probability / count), with its bootstrap interval over articles.
 
-    None is what is not known, or too large for a number: texts without spaces have words of hundreds of tokens.
+    A bound is None if there is only one article. Any value is None if it overflows: in texts without spaces, a word
+    can have hundreds of tokens.
+
+    Args:
+        sums: `(articles, 2)` log-probability and count of every article.
+        seed: Seed of the bootstrap.
     """
-    total = sums.sum(0)
+
+    def perplexity(drawn: NDArray[np.float64]) -> NDArray[np.float64]:
+        total = drawn.sum(-2)
+        return np.asarray(np.exp(-total[..., 0] / total[..., 1]))
+
     with np.errstate(over="ignore", invalid="ignore"):
-        found = [float(np.exp(-total[0] / total[1])), math.inf, math.inf]
+        found = [float(perplexity(sums)), math.inf, math.inf]
         if len(sums) > 1:
-            random = np.random.default_rng(seed)
-            drawn = sums[random.integers(len(sums), size=(SAMPLES, len(sums)))].sum(1)
-            found[1:] = np.percentile(np.exp(-drawn[:, 0] / drawn[:, 1]), [2.5, 97.5]).tolist()
+            found[1:] = bootstrap(sums, perplexity, seed)
     names = ("value", "low", "high")
     return {name: x if math.isfinite(x) else None for name, x in zip(names, found, strict=True)}
 
 
 def show(found: Interval, digits: int = 2) -> str:
-    """A value with its interval, if it has one."""
+    """Format a value with its interval, if it has one."""
     if found["value"] is None:
         return "too large"
     value = f"{found['value']:.{digits}f}"
@@ -306,7 +332,7 @@ def show(found: Interval, digits: int = 2) -> str:
 
 
 def to_markdown(results: dict[str, Any]) -> str:
-    """What 'lm evaluate --json' printed as a table."""
+    """Format results of `lm evaluate` as a Markdown table."""
     found = results["results"]
     rows = ["| h | perplexity by word | by token | against the first |", "|---|---|---|---|"]
     for item in found:

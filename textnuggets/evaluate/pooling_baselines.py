@@ -1,6 +1,6 @@
-"""Fewer vectors from all of a text's token vectors, without learning: what nuggets have to beat.
+"""Baselines that reduce the token vectors of a text to fewer vectors without learning.
 
-Each takes `(n, d)` token vectors and how many are wanted, and returns `(k, d)`.
+Each maps `(n, d)` token vectors and a number k to `(k, d)` vectors.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ Reduce = Callable[[Array, int], Array]
 
 
 def all_tokens(vectors: Array, k: int) -> Array:  # noqa: ARG001
-    """Every token: ColBERT, or the paper's ColBART."""
+    """Return every token, as ColBERT and the paper's ColBART do."""
     return vectors
 
 
 def mean(vectors: Array, k: int) -> Array:  # noqa: ARG001
-    """One vector, the mean of all."""
+    """Return one vector, the mean of all."""
     return vectors.mean(0, keepdims=True)
 
 
 def every(vectors: Array, k: int) -> Array:
-    """The last token of each of k equal chunks."""
+    """Return the last token of each of k equal chunks."""
     return vectors[_edges(len(vectors), k)[1:] - 1]
 
 
 def random(vectors: Array, k: int) -> Array:
-    """k tokens, drawn anew for texts of another length and always the same for one text."""
+    """Return k random tokens; the draw depends only on the length of the text and k."""
     chosen = np.random.default_rng([len(vectors), k]).choice(len(vectors), k, replace=False)
     return vectors[np.sort(chosen)]
 
 
 def chunk_means(vectors: Array, k: int) -> Array:
-    """The mean of each of k equal chunks."""
+    """Return the mean of each of k equal chunks."""
     edges = _edges(len(vectors), k)
     return np.stack([vectors[start:end].mean(0) for start, end in pairwise(edges)])
 
 
 def ward(vectors: Array, k: int) -> Array:
-    """The means of k clusters of unit vectors, by Ward's method over cosine distances.
+    """Return the means of k clusters of unit vectors, by Ward's method on cosine distances.
 
-    What sentence-transformers calls token pooling.
+    This is the token pooling of sentence-transformers.
     """
     units = unit(vectors, "text")
     if k >= len(units):
@@ -64,7 +64,7 @@ def ward(vectors: Array, k: int) -> Array:
 
 
 def _edges(n: int, k: int) -> NDArray[np.int64]:
-    """Where k equal chunks of n tokens begin and end."""
+    """Return the k + 1 boundaries of k equal chunks of n tokens."""
     return np.arange(k + 1) * n // k
 
 

@@ -1,4 +1,4 @@
-"""Which tokens become nuggets (the paper's section 5.2 and its appendix on other languages)."""
+"""Token types chosen as nuggets (section 5.2 of the paper and its appendix on other languages)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.selection import nugget_count
 
 BATCH = 32
-EXAMPLES = 3  # documents that are kept with their tokens' scores, to be looked at
-RARE = 20  # types that occur less often are neither favoured nor avoided: too little is known
+EXAMPLES = 3  # documents stored with the scores of their tokens, for the report
+RARE = 20  # types with fewer occurrences are ranked neither as favoured nor as avoided
 GROUPS = ("beginning", "end", "punctuation", "conjunctions", "prepositions", "rest")
-# Closed classes, the common ones; what is not listed is in the rest.
+# Common members of closed classes; all other words are in the group "rest".
 CONJUNCTIONS = {
     "en": "and or but nor so yet because although though while if unless since whereas that when than",
     "fr": "et ou mais ni car donc or que quand comme si lorsque puisque quoique",
@@ -38,7 +38,7 @@ PREPOSITIONS = {
 
 
 def group_of(token: str, language: str, beginning: str | None, end: str | None) -> str:
-    """The group of a vocabulary piece."""
+    """Return the group of a vocabulary piece."""
     if token == beginning:
         return "beginning"
     if token == end:
@@ -54,7 +54,7 @@ def group_of(token: str, language: str, beginning: str | None, end: str | None) 
 
 
 def bare_piece(token: str) -> str:
-    """A vocabulary piece without the sign for the space before it."""
+    """Return a vocabulary piece without its word-boundary marker."""
     return token.lstrip("\u2581\u0120").removeprefix("##")
 
 
@@ -68,21 +68,21 @@ def evaluate_preferences(
     seed: int = 0,
     cache: str = CACHE,
 ) -> dict[str, Any]:
-    """The share of every token type among the nuggets and in the text.
+    """Measure the share of every token type among the nuggets and in the text.
 
     Args:
-        model: Any nugget model.
+        model: Any nugget model that selects tokens.
         sources: Corpora, as for training.
-        ratio: Compression ratio; the model's own by default.
-        documents: How many are drawn.
-        max_tokens: Their length at most.
-        language: Of the texts; of aligned pairs, the side that is read.
-        seed: Decides which are drawn.
-        cache: Where packed documents are kept.
+        ratio: Compression ratio; default: the model's own.
+        documents: Number of documents drawn.
+        max_tokens: Maximum number of tokens per document.
+        language: Language of the texts; for aligned pairs, the side to read.
+        seed: Seed of the document sample.
+        cache: Folder for packed documents.
     """
     ratio = model.config.ratio if ratio is None else ratio
     if model.selector.pools:
-        raise ConfigError("a model with one pooled vector chooses no tokens.")
+        raise ConfigError("the selector 'mean' pools all tokens into one vector and chooses no tokens.")
     corpus, rows = draw_documents(model, sources, max_tokens, documents, seed, [language], cache)
     collate = Collator(model.pad_id)
     in_text: Counter[int] = Counter()
@@ -135,7 +135,7 @@ def evaluate_preferences(
         "tokens": tokens,
         "nuggets": nuggets,
         "groups": groups,
-        # Most types of a vocabulary are rare and never chosen; the groups count them, too.
+        # Rare types that are never chosen are left out here, but counted in the groups.
         "types": [item for item in types if item["nuggets"] or item["in_text"] >= RARE],
         "examples": [
             [asdict(piece) for piece in highlight(model, text, ratio)]
@@ -145,14 +145,14 @@ def evaluate_preferences(
 
 
 def favoured(results: dict[str, Any], count: int, avoided: bool = False) -> list[dict[str, Any]]:
-    """The types chosen most above, or below, how often they occur; rare ones do not count."""
+    """Return the types with the highest preference, or the lowest; rare types are left out."""
     known = [item for item in results["types"] if item["in_text"] >= RARE]
     known.sort(key=lambda item: (item["preference"], item["in_text"] if not avoided else -item["in_text"]))
     return known[:count] if avoided else known[::-1][:count]
 
 
 def to_markdown(results: dict[str, Any], count: int = 6) -> str:
-    """Groups, the most frequent nuggets, and the most favoured and avoided tokens."""
+    """Format groups, the most frequent nuggets, and the most favoured and avoided tokens as Markdown tables."""
     lines = ["| group | share in text | share of nuggets | preference |", "|---|---|---|---|"]
     for item in results["groups"]:
         preference = "" if item["preference"] is None else f"{item['preference']:.2f}x"

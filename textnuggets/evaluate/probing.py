@@ -1,11 +1,10 @@
-"""What a nugget stands for: the probability gain of exposing it alone (the paper's section 5.3).
+"""Probability gain of exposing a single nugget (section 5.3 of the paper).
 
-g_i^j = p(y_i | y_<i, z_j) - p(y_i | y_<i), teacher-forced, with one nugget z_j exposed at a time. The
-baseline exposes nothing: one vector of zeros takes the place of the nugget, so that cross-attention,
-which has to read something, reads a constant.
+g_i^j = p(y_i | y_<i, z_j) - p(y_i | y_<i), teacher-forced, with one nugget z_j exposed at a time. The baseline exposes
+a vector of zeros in place of the nugget, because cross-attention needs an input.
 
-A nugget's place is told on the target: for an autoencoder the nugget's own token, for a translation the token that is as
-far into the target as the nugget is into the source.
+Positions are in the target: for an autoencoder the nugget's own token; for a translation model the token at the same
+relative position as the nugget in the source.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from textnuggets.evaluate.provenance import draw_documents, provenance
 from textnuggets.io.progress import Progress
 from textnuggets.model.modeling import NuggetModel
 
-SHOWN = 13  # nuggets by order, the first of each document, whose curves are kept
-REACH = 64  # tokens to either side of a nugget in the centred curve
+SHOWN = 13  # curves are stored for this many first nuggets of a document
+REACH = 64  # tokens on either side of a nugget in the centred curve
 
 
 def evaluate_probing(
@@ -37,17 +36,17 @@ def evaluate_probing(
     seed: int = 0,
     cache: str = CACHE,
 ) -> dict[str, Any]:
-    """Mean probability gain over token index, by the order of the nugget, and around the nugget.
+    """Measure the mean probability gain by token index for the first nuggets, and by distance from the nugget.
 
     Args:
-        model: A nugget model with a decoder.
+        model: Nugget model with a decoder.
         sources: Corpora, as for training.
-        ratio: Compression ratio; the model's own by default.
-        documents: How many are drawn of each length.
-        lengths: How many tokens the documents have at most.
-        languages: The language of the texts; source and target for translation.
-        seed: Decides which are drawn.
-        cache: Where packed documents are kept.
+        ratio: Compression ratio; default: the model's own.
+        documents: Number of documents drawn per length.
+        lengths: Maximum numbers of tokens per document.
+        languages: Language of the texts; source and target for a translation model.
+        seed: Seed of the document sample.
+        cache: Folder for packed documents.
     """
     if not model.can_decode:
         raise BackboneError(f"a {model.adapter.config.model_type} backbone has no decoder to probe.")
@@ -55,7 +54,7 @@ def evaluate_probing(
     found = []
     with Progress("probing", total=len(lengths) * documents) as progress:
         for length in lengths:
-            # Documents that nearly fill the length, so that a token index means the same in all of them.
+            # Only documents that nearly fill the length, so that token indices are comparable between them.
             corpus, rows = draw_documents(
                 model, sources, length, documents, seed, languages, cache, min_tokens=length * 3 // 4
             )
@@ -80,9 +79,9 @@ def _probe(
     length: int,
     progress: Progress,
 ) -> dict[str, Any]:
-    """The curves of documents of one length."""
-    by_order = np.zeros((2, SHOWN, length))  # sums of g, and how many
-    places = np.zeros((SHOWN, length), dtype=np.int64)  # where the nuggets stand
+    """Return the curves for documents of one length."""
+    by_order = np.zeros((2, SHOWN, length))  # sums of g and their counts
+    places = np.zeros((SHOWN, length), dtype=np.int64)  # histogram of nugget positions
     around = np.zeros((2, 2 * REACH + 1))
     nuggets = 0
     with model.evaluating(), torch.no_grad():
@@ -116,7 +115,7 @@ def _probe(
 def _add(
     gains: np.ndarray, positions: np.ndarray, by_order: np.ndarray, places: np.ndarray, around: np.ndarray
 ) -> None:
-    """Add one document's gains `(k, targets)` to the sums."""
+    """Add the gains `(k, targets)` of one document to the sums in place."""
     count = gains.shape[1]
     for order, (gain, position) in enumerate(zip(gains, positions, strict=True)):
         if order < SHOWN:
@@ -130,12 +129,12 @@ def _add(
 
 
 def _means(sums: np.ndarray) -> list[float | None]:
-    """Means of `(2, n)` sums and counts; None where there is nothing."""
+    """Return the means of `(2, n)` sums and counts; None where the count is 0."""
     return [float(total / count) if count else None for total, count in sums.T]
 
 
 def before_and_after(found: dict[str, Any], reach: int) -> tuple[float, float]:
-    """The mean gain over `reach` tokens before a nugget, and over as many after it."""
+    """Return the mean gain over the `reach` tokens before a nugget and over the `reach` tokens after it."""
     gain = dict(zip(found["around"]["offsets"], found["around"]["gain"], strict=True))
     before = [gain[-i] for i in range(1, reach + 1) if gain[-i] is not None]
     after = [gain[i] for i in range(1, reach + 1) if gain[i] is not None]
@@ -143,12 +142,12 @@ def before_and_after(found: dict[str, Any], reach: int) -> tuple[float, float]:
 
 
 def reach_of(results: dict[str, Any]) -> int:
-    """How many tokens there are to a nugget: as far from one as a comparison of its two sides goes."""
+    """Return the number of tokens per nugget, over which the two sides of a nugget are compared."""
     return min(REACH, round(1 / results["settings"]["ratio"]))
 
 
 def to_markdown(results: dict[str, Any]) -> str:
-    """Where the gain lies, in short."""
+    """Format positions and largest gains of the first nuggets as Markdown tables."""
     lines, reach = [], reach_of(results)
     for found in results["results"]:
         before, after = before_and_after(found, reach)

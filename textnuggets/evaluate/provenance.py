@@ -1,4 +1,4 @@
-"""Results that can be trusted later: figures with the settings, data, versions and counts behind them."""
+"""Provenance of results (model, data, versions), and reading and writing of results files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from textnuggets.model.modeling import NuggetModel
 
 
 def provenance(model: NuggetModel, sources: Sequence[str], seed: int) -> dict[str, Any]:
-    """What figures depend on besides the settings: the model's weights, the data, the versions."""
+    """Return the model's weights and settings, the data, the seed and the software versions."""
     settings = ("scorer_layer", "selector", "residual", "feedback", "window")
     return {
         "model": {
@@ -39,7 +39,11 @@ def provenance(model: NuggetModel, sources: Sequence[str], seed: int) -> dict[st
 
 
 def software(*packages: str) -> dict[str, Any]:
-    """Versions of what figures are computed with, `packages` besides the usual ones."""
+    """Return software versions and the number of threads.
+
+    Args:
+        packages: Packages to add to the default ones.
+    """
     used = ("torch", "transformers", "tokenizers", *packages)
     return {
         "versions": {
@@ -61,14 +65,14 @@ def draw_documents(
     cache: str,
     min_tokens: int = 16,
 ) -> tuple[PackedCorpus, list[int]]:
-    """Packed documents, and the rows of those that are drawn from them."""
+    """Return a packed corpus and the rows of a random sample of its documents."""
     settings = PackingSettings(list(languages), max_tokens, min_tokens, cache, translates=len(languages) > 1)
     corpus = load_corpus(sources, settings, tokenizers_of(model, settings))
     return corpus, random.Random(seed).sample(range(len(corpus)), min(count, len(corpus)))
 
 
 def describe_source(source: str) -> dict[str, Any]:
-    """A corpus by name and content; a dataset of the Hub by name alone."""
+    """Describe a corpus by name and SHA-256; a dataset of the Hub by name alone."""
     files = [Path(source)] if Path(source).is_file() else check_source(source)
     if files is None:
         return {"source": source}
@@ -78,15 +82,15 @@ def describe_source(source: str) -> dict[str, Any]:
 
 
 def read_results(path: Path) -> dict[str, Any]:
-    """What `write_results` wrote."""
+    """Read a results file; raise InputError if it is not JSON."""
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise InputError(f"{path} holds no results ({error}).") from error
+        raise InputError(f"{path}: not a results file ({error}).") from error
     return found
 
 
 def write_results(path: Path, results: dict[str, Any]) -> None:
-    """Write results as JSON, whole or not at all."""
+    """Write results as JSON, atomically."""
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

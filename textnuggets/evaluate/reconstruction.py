@@ -1,4 +1,4 @@
-"""How much of a text its nuggets keep: BLEU of the decoded text, by ratio (the paper's section 5.1)."""
+"""Reconstruction: BLEU of texts decoded from their nuggets, by ratio (section 5.1 of the paper)."""
 
 from __future__ import annotations
 
@@ -6,36 +6,42 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from textnuggets.analysis.bleu import Bleu
 from textnuggets.analysis.teacher_forcing import TeacherForced
 from textnuggets.data.batching import Collator
 from textnuggets.data.packed import CACHE, PackedCorpus
 from textnuggets.errors import BackboneError
 from textnuggets.evaluate.provenance import draw_documents, provenance
+from textnuggets.evaluate.stats import bootstrap
 from textnuggets.io.progress import Progress
 from textnuggets.model.modeling import NuggetModel
 
 BATCH = 16  # documents decoded together
-ONE_VECTOR = 1e-6  # so small a ratio leaves a window one vector
+ONE_VECTOR = 1e-6  # a ratio so small that each window keeps one vector
 
 
 @dataclass
 class Fidelity:
-    """What came back at one ratio."""
+    """Reconstruction quality at one ratio and document length."""
 
     ratio: float
-    """0 stands for a single vector, as in the paper's figure; of a text longer than the model's window, one a window."""
+    """Compression ratio; 0 is a single vector per window, as in the paper's figure."""
     max_tokens: int
-    """How long the documents are at most."""
+    """Maximum number of tokens per document."""
     bleu: float
     """Micro-averaged BLEU of the decoded texts, by sacrebleu."""
+    bleu_interval: tuple[float, float] | None
+    """95% bootstrap interval of `bleu` over documents; None for a single document."""
     exact: float
-    """The share of documents that came back to the letter."""
+    """Share of documents that are reconstructed exactly."""
     token_accuracy: float | None
-    """The share of tokens that are predicted right when those before them are given. Documents that may be longer
-    than the window, which the model never reads at once, have none."""
+    """Share of tokens predicted correctly under teacher forcing; None for documents longer than the window, which the
+    model never reads at once."""
     loss: float | None
-    """Negative log-likelihood of a token, in nats; likewise."""
+    """Negative log-likelihood per token in nats; None in the same case."""
     documents: int
     tokens: int
     vectors: int
@@ -52,19 +58,19 @@ def evaluate_reconstruction(
     seed: int = 0,
     cache: str = CACHE,
 ) -> dict[str, Any]:
-    """Decode packed documents from their nuggets and compare.
+    """Decode packed documents from their nuggets and compare them with the originals.
 
     Args:
-        model: A nugget model with a decoder.
+        model: Nugget model with a decoder.
         sources: Corpora, as for training.
         ratios: Compression ratios; 0 is a single vector.
-        beams: Beam width; the paper's is 5.
-        documents: How many are drawn of each length.
-        lengths: How many tokens the documents have at most; adjacent sentences are joined up to it.
-        languages: One for an autoencoder, which is compared with its input; two, source and target, for a
+        beams: Beam width; 5 in the paper.
+        documents: Number of documents drawn per length.
+        lengths: Maximum numbers of tokens per document; adjacent sentences are joined up to it.
+        languages: One language for an autoencoder, which is compared with its input; source and target for a
             translation model, which is compared with the reference.
-        seed: Decides which documents are drawn.
-        cache: Where packed documents are kept.
+        seed: Seed of the document sample and of the bootstrap.
+        cache: Folder for packed documents.
     """
     bleu = Bleu(language=languages[-1])
     if not model.can_decode:
@@ -76,7 +82,7 @@ def evaluate_reconstruction(
         for length in lengths:
             corpus, rows = draw_documents(model, sources, length, documents, seed, languages, cache)
             for ratio in ratios:
-                found.append(_measure(model, corpus, rows, ratio, length, beams, bleu, progress))
+                found.append(_measure(model, corpus, rows, ratio, length, beams, bleu, seed, progress))
     return {
         "question": "reconstruction",
         "settings": {"beams": beams, "languages": list(languages), "bleu": bleu.signature},
@@ -93,8 +99,10 @@ def _measure(
     length: int,
     beams: int,
     bleu: Bleu,
+    seed: int,
     progress: Progress,
 ) -> Fidelity:
+    """Measure one ratio on documents of one length."""
     budget: dict[str, Any] = {"ratio": ratio or ONE_VECTOR}
     accuracy = loss = None
     if length <= model.window:
@@ -116,6 +124,7 @@ def _measure(
         ratio=ratio,
         max_tokens=length,
         bleu=bleu.corpus(decoded, references),
+        bleu_interval=_bleu_interval(bleu, decoded, references, seed),
         exact=sum(a == b for a, b in zip(decoded, references, strict=True)) / len(pairs),
         token_accuracy=accuracy,
         loss=loss,
@@ -125,8 +134,22 @@ def _measure(
     )
 
 
+def _bleu_interval(
+    bleu: Bleu, decoded: Sequence[str], references: Sequence[str], seed: int
+) -> tuple[float, float] | None:
+    """Return the bootstrap interval of corpus BLEU over documents."""
+    if len(decoded) < 2:
+        return None
+    counts = np.array([bleu.counts(text, target) for text, target in zip(decoded, references, strict=True)])
+
+    def corpus_bleu(drawn: NDArray[Any]) -> NDArray[np.float64]:
+        return np.array([bleu.of_counts(sums) for sums in drawn.sum(1).tolist()])
+
+    return bootstrap(counts, corpus_bleu, seed)
+
+
 def to_markdown(results: dict[str, Any]) -> str:
-    """The results as a table."""
+    """Format the results as a Markdown table."""
     rows = [
         "| r | tokens up to | BLEU | exact | token accuracy | vectors / tokens |",
         "|---|---|---|---|---|---|",

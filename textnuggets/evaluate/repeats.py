@@ -1,4 +1,4 @@
-"""Which words a text has said before, and how long ago: what a memory of the past could help with."""
+"""Earlier occurrences of words in a text, which a memory of the past could help to predict."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-REACH = 8  # segments before its own in which a word is looked for
-KINDS = ("in its segment", "before it", "not yet")  # where the word was said last
+REACH = 8  # number of preceding segments that are searched for a word
+KINDS = ("in its segment", "before it", "not yet")  # where a word last occurred
 
 
 def last_said(forms: Sequence[str], places: NDArray[np.int64], segment: int) -> NDArray[np.int64]:
-    """For each word where it was said last, as a number of KINDS.
+    """Return where each word last occurred, as indices into KINDS.
 
     Args:
-        forms: The words.
-        places: `(words,)` which token of the text each begins with.
-        segment: Tokens of a segment.
+        forms: Words of a text.
+        places: `(words,)` index of the first token of each word.
+        segment: Number of tokens per segment.
     """
     last: dict[str, int] = {}
     found = np.full(len(forms), KINDS.index("not yet"))
@@ -33,5 +33,5 @@ def last_said(forms: Sequence[str], places: NDArray[np.int64], segment: int) -> 
 
 
 def is_name(form: str) -> bool:
-    """Whether a word begins with a capital: names for the most part, and the first words of sentences."""
+    """Return whether a word is capitalized: mostly names, and the first words of sentences."""
     return form[:1].isupper()

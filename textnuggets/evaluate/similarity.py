@@ -1,6 +1,6 @@
-"""Which document does a query belong to? Systems side by side on one task (the paper's section 6.1).
+"""Comparison of systems on one retrieval or reranking task (section 6.1 of the paper).
 
-Nothing but a score may help a system: candidates stand in random order, and a tie counts against it.
+Candidates are shuffled and ties count against the system, so that only scores can help it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from textnuggets.errors import InputError, MissingExtraError
 from textnuggets.evaluate.provenance import software
+from textnuggets.evaluate.stats import SAMPLES, bootstrap
 from textnuggets.evaluate.systems import System, make_system, split_label
 from textnuggets.evaluate.tasks import Task
 from textnuggets.io.progress import Progress
@@ -21,7 +22,6 @@ from textnuggets.model.maxsim import SIMILARITIES
 
 MEASURES = {"reranking": ("RR", "Success@1"), "retrieval": ("nDCG@10", "R@100", "RR")}
 NAMES = {"RR": "MRR", "Success@1": "accuracy", "R@100": "Recall@100"}
-SAMPLES = 1000  # of the bootstrap
 
 
 def evaluate_similarity(
@@ -34,25 +34,25 @@ def evaluate_similarity(
     earlier: dict[str, Any] | None = None,
     keep: Callable[[dict[str, Any]], None] | None = None,
 ) -> dict[str, Any]:
-    """Rank a task's documents by every system.
+    """Rank a task's documents with every system.
 
     Args:
-        systems: Names, as `textnuggets.evaluate.systems` reads them.
-        task: From `read_task`.
-        similarity: Of vectors with vectors: maxsim, symmetric or matching.
-        query_ratio: Another ratio for the queries.
-        baseline: The system that every other one is compared with, query by query.
-        seed: Of the bootstrap; that of the candidates' order is `read_task`'s.
-        earlier: Results of the same task: what they say of a system with the same weights is not measured again.
-        keep: Called with what there is whenever a system is done.
+        systems: Names in the syntax of `textnuggets.evaluate.systems`.
+        task: Task from `read_task`.
+        similarity: Similarity of two sets of vectors: maxsim, symmetric or matching.
+        query_ratio: Ratio for queries; default: see `make_system`.
+        baseline: System that every other one is compared with, query by query; default: none.
+        seed: Seed of the bootstrap; the order of candidates has the seed of `read_task`.
+        earlier: Earlier results on the same task; systems with the same weights are not measured again.
+        keep: Called with the results so far after every system.
     """
     if similarity not in SIMILARITIES:
         raise InputError(f"similarity must be one of {', '.join(SIMILARITIES)}; got {similarity!r}.")
     labels = [split_label(name)[0] for name in systems]
     if twice := {label for label in labels if labels.count(label) > 1}:
-        raise InputError(f"{min(twice)!r} is named twice: write LABEL=MODEL to tell them apart.")
+        raise InputError(f"{min(twice)!r} is named twice: write LABEL=MODEL to distinguish them.")
     if baseline is not None and baseline not in labels:
-        raise InputError(f"no system {baseline!r} to compare with; there are {', '.join(labels)}.")
+        raise InputError(f"no system {baseline!r} to compare with; choose one of {', '.join(labels)}.")
     rows: list[dict[str, Any]] = []
     results: dict[str, Any] = {
         "question": "similarity",
@@ -87,7 +87,7 @@ def evaluate_similarity(
 
 
 def _measure_system(system: System, task: Task, seed: int) -> dict[str, Any]:
-    """One row of the table."""
+    """Return one row of the results."""
     scores = system.read(task.queries, task.documents)
     found = []
     with Progress(f"rank by {system.name}", len(task.queries)) as progress:
@@ -105,31 +105,31 @@ def _measure_system(system: System, task: Task, seed: int) -> dict[str, Any]:
 
 
 def _rows_to_keep(earlier: dict[str, Any], results: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """What was measured before, by system, if it was the same that was asked; else an InputError."""
+    """Return the earlier rows by system; raise InputError if task or settings differ."""
 
-    def asked(found: dict[str, Any]) -> dict[str, Any]:
+    def conditions(found: dict[str, Any]) -> dict[str, Any]:
         settings = {key: value for key, value in found["settings"].items() if key != "against"}
-        told = {key: found[key] for key in ("data", "seed", "queries", "documents")}
-        return json.loads(json.dumps({**settings, **told}))  # as they are in a file
+        data = {key: found[key] for key in ("data", "seed", "queries", "documents")}
+        return json.loads(json.dumps({**settings, **data}))  # normalized as in a file
 
     try:
-        before, now = asked(earlier), asked(results)
+        before, now = conditions(earlier), conditions(results)
         rows = {
             row["system"]: {k: v for k, v in row.items() if k != "difference"} for row in earlier["results"]
         }
     except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"the earlier results are not of similarity ({error!r}).") from error
+        raise InputError(f"the earlier results are not results of 'similarity' ({error!r}).") from error
     for key, value in now.items():
         if before.get(key) != value:
             raise InputError(
-                f"the earlier results are of something else: {key} was {before.get(key)!r} and is {value!r}. "
+                f"the earlier results have other settings: {key} was {before.get(key)!r} and is now {value!r}. "
                 "Write to another folder."
             )
     return rows
 
 
 def _compare(rows: list[dict[str, Any]], baseline: str, seed: int) -> None:
-    """Put the difference of every system from one of them into the rows: of the same queries, so that less is noise."""
+    """Add to the rows the paired difference of every system from the baseline, query by query."""
     other = next(row for row in rows if row["system"] == baseline)
     for row in rows:
         if row is not other:
@@ -140,9 +140,9 @@ def _compare(rows: list[dict[str, Any]], baseline: str, seed: int) -> None:
 
 
 def rank(scores: NDArray[np.floating], candidates: Sequence[int], grades: dict[int, int]) -> list[int]:
-    """Candidates, best first; of those with equal scores, the better one last."""
+    """Return the candidates, best first; among equal scores, the better grade comes last."""
     if not np.isfinite(scores).all():
-        raise InputError("a similarity is not a finite number: the model's vectors are damaged.")
+        raise InputError("a similarity is not a finite number: the model's vectors hold NaN or infinity.")
     worth = np.array([grades.get(candidate, 0) for candidate in candidates])
     order = np.lexsort((worth, -np.asarray(scores, dtype=np.float64)))
     return [candidates[i] for i in order]
@@ -151,7 +151,7 @@ def rank(scores: NDArray[np.floating], candidates: Sequence[int], grades: dict[i
 def measure(
     rankings: Sequence[Sequence[int]], grades: Sequence[dict[int, int]], names: Sequence[str]
 ) -> dict[str, NDArray[np.float64]]:
-    """`(queries,)` of every measure, by `ir_measures`."""
+    """Return `(queries,)` values of every measure, computed by `ir_measures`."""
     try:
         import ir_measures
     except ImportError as error:
@@ -169,27 +169,25 @@ def measure(
 
 
 def interval(values: NDArray[np.float64], seed: int) -> dict[str, float]:
-    """The mean in percent, and where 95% of means of resampled queries lie."""
-    random = np.random.default_rng(seed)
-    means = values[random.integers(len(values), size=(SAMPLES, len(values)))].mean(1)
-    low, high = np.percentile(means, [2.5, 97.5])
-    return {"mean": 100 * float(values.mean()), "low": 100 * float(low), "high": 100 * float(high)}
+    """Return the mean in percent, with its bootstrap interval over queries."""
+    low, high = bootstrap(values, lambda drawn: drawn.mean(1), seed)
+    return {"mean": 100 * float(values.mean()), "low": 100 * low, "high": 100 * high}
 
 
 def to_markdown(results: dict[str, Any]) -> str:
-    """One table for all systems."""
+    """Format all systems as one Markdown table."""
     names = list(results["results"][0]["measures"])
     heads = [NAMES.get(name, name) for name in names]
     against = results["settings"]["against"]
     if against is not None:
-        heads.append(f"{heads[0]} less that of {against}")
-    lines = [f"| system | vectors a document | {' | '.join(heads)} |", "|---|---|" + "---|" * len(heads)]
+        heads.append(f"{heads[0]} minus {against}")
+    lines = [f"| system | vectors per document | {' | '.join(heads)} |", "|---|---|" + "---|" * len(heads)]
     for row in results["results"]:
         cells = [f"{m['mean']:.1f} ({m['low']:.1f} to {m['high']:.1f})" for m in row["measures"].values()]
         if against is not None:
-            less = row.get("difference", {}).get(names[0])
+            apart = row.get("difference", {}).get(names[0])
             cells.append(
-                "" if less is None else f"{less['mean']:+.1f} ({less['low']:+.1f} to {less['high']:+.1f})"
+                "" if apart is None else f"{apart['mean']:+.1f} ({apart['low']:+.1f} to {apart['high']:+.1f})"
             )
         vectors = "" if row["vectors"] is None else f"{row['vectors']:.1f}"
         lines.append(f"| {row['system']} | {vectors} | {' | '.join(cells)} |")
@@ -199,6 +197,6 @@ def to_markdown(results: dict[str, Any]) -> str:
         f"{settings['task']}: {results['queries']:,} queries, {results['documents']:,} documents, similarity "
         f"{settings['similarity']}. In brackets 95% intervals, {settings['samples']:,} samples of the queries; "
         + (f"candidates shuffled by seed {settings['seed']}, " if settings["kind"] == "reranking" else "")
-        + "ties against the system.",
+        + "ties count against the system.",
     ]
     return "\n".join(lines) + "\n"

@@ -1,14 +1,14 @@
-"""What can be compared, by name: `bm25`, or `[LABEL=]MODEL[:METHOD][@RATIO[/QUERY_RATIO]]`.
+"""Retrieval systems by name: `bm25`, or `[LABEL=]MODEL[:METHOD][@RATIO[/QUERY_RATIO]]`.
 
-    bm25                         words, by BM25
-    search                       the nuggets of a model, at its own ratio
-    search@0.05                  at another
-    search@0.05/0.5              and queries at one of their own
+    bm25                         BM25 over words
+    search                       nuggets of a model, at its own ratio
+    search@0.05                  nuggets at another ratio
+    search@0.05/0.5              nuggets at another ratio, and a separate ratio for queries
     all-MiniLM-L6-v2:all         every token of an encoder
     all-MiniLM-L6-v2:ward@0.1    as many vectors as nuggets at that ratio, by a rule
-    mine=runs/3/best             called 'mine' in the table
+    mine=runs/3/best             a model with the label 'mine'
 
-METHOD is one of `reducing.REDUCTIONS`, or `chunking` or `sentences` (the paper's two rules).
+METHOD is one of `pooling_baselines.REDUCTIONS`, or `chunking` or `sentences` (the two rules of the paper).
 """
 
 from __future__ import annotations
@@ -38,25 +38,27 @@ from textnuggets.search.bm25 import BM25
 
 BATCH = 32  # windows encoded together
 WITHOUT_RATIO = ("all", "mean", "sentences")
-RULES = {"chunking": "chunking", "sentences": "sentence_boundary"}  # methods that are selectors of ours
+RULES = {"chunking": "chunking", "sentences": "sentence_boundary"}  # method -> selector
 
-Scores = Callable[[int, Sequence[int]], NDArray[np.float32]]  # a query and documents -> how well they fit
+Scores = Callable[
+    [int, Sequence[int]], NDArray[np.float32]
+]  # index of a query, indices of documents -> scores
 
 
 class System(ABC):
-    """Something that says how well documents fit a query."""
+    """A retrieval system, which scores documents for a query."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.vectors: float | None = None
-        """Vectors a document, on average, once it has read them."""
+        """Mean number of vectors per document; None before `read`, and for BM25."""
 
     @abstractmethod
     def read(self, queries: Sequence[str], documents: Sequence[str]) -> Scores:
-        """Take in the texts; returns what scores them, by number."""
+        """Read the texts and return a function that scores documents for a query, by index."""
 
     def describe(self) -> dict[str, Any]:
-        """What the figures of this system depend on."""
+        """Return the weights and settings of the system."""
         return {}
 
 
@@ -74,7 +76,7 @@ class Words(System):
 
 
 class Vectors(System):
-    """Vectors of texts, compared by a similarity."""
+    """Vectors of a model, compared by a similarity."""
 
     def __init__(self, name: str, similarity: Similarity, query_ratio: float | None) -> None:
         label, described = split_label(name)
@@ -87,7 +89,7 @@ class Vectors(System):
         self.query_ratio = named or query_ratio or own or self.ratio
 
     def read(self, queries: Sequence[str], documents: Sequence[str]) -> Scores:
-        """Encode everything once."""
+        """Encode queries and documents."""
         found, asked = (
             [unit(vectors, f"text {i}") for i, vectors in enumerate(self._encode(texts, ratio))]
             for texts, ratio in ((documents, self.ratio), (queries, self.query_ratio))
@@ -104,13 +106,13 @@ class Vectors(System):
             return [nuggets.vectors for nuggets in _encode(self.model, self.name, texts, ratio)]
         reduce = REDUCTIONS[self.method]
         return [
-            # As many as nuggets would be, window by window.
+            # The number of nuggets at this ratio, summed over windows.
             reduce(nuggets.vectors, sum(nugget_count(int(n), ratio) for n in nuggets.windows[:, 1]))
             for nuggets in _all_tokens(self.model_name, tuple(texts))
         ]
 
     def describe(self) -> dict[str, Any]:
-        """The weights and how they were used."""
+        """Return the weights, the model's settings, the method and the ratios."""
         return {
             "weights": fingerprint(self.model),
             "backbone": self.model.adapter.config.model_type,
@@ -136,26 +138,26 @@ def _load(name: str, method: str | None) -> NuggetModel:
     return model
 
 
-@lru_cache(maxsize=2)  # documents and queries, for all that is made of the same token vectors
+@lru_cache(maxsize=2)  # documents and queries, shared by all reductions of the same token vectors
 def _all_tokens(name: str, texts: tuple[str, ...]) -> list[Nuggets]:
     return list(_encode(_load(name, "all"), name, texts, None))
 
 
 def _encode(model: NuggetModel, name: str, texts: Sequence[str], ratio: float | None) -> Iterator[Nuggets]:
-    # Not by encode_iter, whose texts come out in order, long after their batches are done.
+    # encode_iter would report progress late, since it yields texts in order, long after their batches are done.
     budget = Budget.of(ratio, None, model.config.ratio)
     with Progress(f"encode by {name}", len(texts)) as progress:
         yield from encode_stream(model, texts, budget, BATCH, as_dtype("float32"), progress)
 
 
 def split_label(name: str) -> tuple[str, str]:
-    """What a system is called in tables, and what it is."""
+    """Split `LABEL=SYSTEM` into label and system; without a label, the name is both."""
     label, equals, described = name.partition("=")
     return (label, described) if equals and "/" not in label else (name, name)
 
 
 def _parse(name: str) -> tuple[str, str | None, float | None, float | None]:
-    """Model, method, ratio and ratio of queries of a name."""
+    """Parse a name into model, method, ratio and query ratio."""
     rest, at, ratios = name.rpartition("@")
     if not at:
         rest, ratios = name, ""
@@ -164,23 +166,24 @@ def _parse(name: str) -> tuple[str, str | None, float | None, float | None]:
         model, method = rest, ""
     known = [*REDUCTIONS, *RULES]
     if method and method not in known:
-        raise InputError(f"{name}: no method {method!r}; there are {', '.join(known)}.")
+        raise InputError(f"{name}: no method {method!r}; choose one of {', '.join(known)}.")
     try:
         numbers = [float(part) for part in ratios.split("/")] if at else []
     except ValueError as error:
-        raise InputError(f"{name}: {ratios!r} is no ratio.") from error
+        raise InputError(f"{name}: the ratio {ratios!r} is not a number.") from error
     if len(numbers) > 2:
-        raise InputError(f"{name}: write one ratio, or two, of documents and queries.")
+        raise InputError(f"{name}: write one ratio, or two for documents and queries, such as @0.1/0.25.")
     ratio, query_ratio = [*map(check_ratio, numbers), None, None][:2]
     return model, method or None, ratio, query_ratio
 
 
 def make_system(name: str, similarity: Similarity, query_ratio: float | None = None) -> System:
-    """The system of a name, as above; models are loaded.
+    """Return the system of a name, with its model loaded.
 
     Args:
         name: `bm25`, or `[LABEL=]MODEL[:METHOD][@RATIO[/QUERY_RATIO]]`.
-        similarity: Of vectors with vectors.
-        query_ratio: The ratio of queries, whose vectors take no room in an index, where the name has none.
+        similarity: Similarity of two sets of vectors.
+        query_ratio: Ratio for queries if the name has none; default: the model's own for nuggets, otherwise the
+            ratio of the documents.
     """
     return Words(name) if name == "bm25" else Vectors(name, similarity, query_ratio)

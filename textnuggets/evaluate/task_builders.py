@@ -1,4 +1,4 @@
-"""Tasks made from texts, with the paper's recipes (its appendix on data): the answer, and 19 that look like it."""
+"""Reranking and paraphrase tasks built from texts with the recipes of the paper (its appendix on data)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from textnuggets.io.progress import Progress
 from textnuggets.search.bm25 import BM25
 
 NEGATIVES = 19
-WINDOW = 1024  # paraphrases among which BM25 looks for negatives, around the document
-LEFT_OUT = 0.2  # the share of sentences each side lacks
-QUERY_WORDS, SECTION_WORDS = 30, 50  # what is shorter says too little
+WINDOW = 1024  # number of neighbouring paraphrases that BM25 searches for negatives
+LEFT_OUT = 0.2  # share of sentences left out on each side
+QUERY_WORDS, SECTION_WORDS = 30, 50  # minimum lengths; shorter texts say too little
 
 
 class Question(NamedTuple):
-    """A query, the right document, and wrong ones."""
+    """A query, its answer and negatives."""
 
     query: str
     answer: str
@@ -33,22 +33,24 @@ class Question(NamedTuple):
 
 
 def build_reranking(sources: Sequence[str], count: int | None = None, seed: int = 0) -> list[Question]:
-    """The lead of an article as query, another section of it as answer, sections of others as negatives.
+    """Build questions from articles: the lead is the query, another section of the article the answer.
+
+    Negatives are sections of other articles that BM25 ranks highest.
 
     Args:
-        sources: Corpora of articles, records with `sections`.
-        count: How many questions at most.
-        seed: Which section is the answer.
+        sources: Corpora of articles, whose records have `sections`.
+        count: Maximum number of questions; default: all.
+        seed: Seed of the choice of the answer among the sections.
     """
     leads: list[str] = []
     sections: list[str] = []
-    owners: list[int] = []  # the article each section belongs to
+    owners: list[int] = []  # article of each section
     for record in read_records(sources):
         try:
             parts = [_joined(part["paras"]) for part in record.fields["sections"]]
             parts[0]
         except (KeyError, TypeError, IndexError, AttributeError) as error:
-            raise InputError(f"{record.place}: an article with 'sections' is needed ({error!r}).") from error
+            raise InputError(f"{record.place}: expected an article with 'sections' ({error!r}).") from error
         others = [part for part in parts[1:] if len(part.split()) >= SECTION_WORDS]
         if others and len(parts[0].split()) >= QUERY_WORDS:
             owners += [len(leads)] * len(others)
@@ -62,15 +64,15 @@ def build_reranking(sources: Sequence[str], count: int | None = None, seed: int 
     for section, owner in enumerate(owners):
         sections_of.setdefault(owner, []).append(section)
     questions: list[Question] = []
-    wanted = leads[:count]
-    with Progress("reranking", len(wanted)) as progress:
-        for article, lead in enumerate(wanted):
+    queries = leads[:count]
+    with Progress("reranking", len(queries)) as progress:
+        for article, lead in enumerate(queries):
             own = sections_of[article]
             found = engine.nearest([lead], NEGATIVES + len(own))[0]
             negatives = [sections[i] for i in found if owners[i] != article][:NEGATIVES]
             if len(negatives) < NEGATIVES:
                 raise InputError(
-                    f"{', '.join(sources)}: other articles have {len(negatives)} sections; {NEGATIVES} are needed."
+                    f"{', '.join(sources)}: other articles have only {len(negatives)} sections; {NEGATIVES} are needed."
                 )
             questions.append(Question(lead, sections[draw.choice(own)], negatives))
             progress.add(1)
@@ -87,13 +89,15 @@ def _joined(paragraphs: Iterable[str]) -> str:
 def build_paraphrase(
     sources: Sequence[str], count: int | None = None, max_words: int = 256, seed: int = 0
 ) -> list[Question]:
-    """Documents of adjacent sentences against documents of their paraphrases, each side lacking some.
+    """Build questions from sentence pairs: a document of adjacent sentences is the query, their paraphrases the answer.
+
+    On each side, a random 20% of the sentences are left out. Negatives are other documents that BM25 ranks highest.
 
     Args:
-        sources: Files of sentence pairs in their order: .tsv with two columns, or .jsonl with `pairs`.
-        count: How many questions at most.
-        max_words: The most words of a document, on either side.
-        seed: Which sentences are left out.
+        sources: Files of sentence pairs in order: .tsv with two columns, or .jsonl with `pairs`.
+        count: Maximum number of questions; default: all.
+        max_words: Maximum number of words per document, on either side.
+        seed: Seed of the choice of sentences to leave out.
     """
     draw = random.Random(seed)
     documents = [
@@ -102,14 +106,14 @@ def build_paraphrase(
     ]
     if len(documents) <= NEGATIVES:
         raise InputError(
-            f"{', '.join(sources)}: {len(documents)} documents of {max_words} words; {NEGATIVES + 1} are needed."
+            f"{', '.join(sources)}: only {len(documents)} documents of {max_words} words; {NEGATIVES + 1} are needed."
         )
     questions: list[Question] = []
-    wanted = min(len(documents), count or len(documents))
+    total = min(len(documents), count or len(documents))
     block, engine, first = -1, None, 0
-    with Progress("paraphrase", wanted) as progress:
-        for number in range(wanted):
-            if number // (WINDOW // 2) != block:  # a window that holds the document and its neighbours
+    with Progress("paraphrase", total) as progress:
+        for number in range(total):
+            if number // (WINDOW // 2) != block:  # move the window to the document and its neighbours
                 block = number // (WINDOW // 2)
                 first = max(0, block * (WINDOW // 2) - WINDOW // 4)
                 engine = BM25([right for _, right in documents[first : first + WINDOW]])
@@ -136,19 +140,19 @@ def _pairs(sources: Sequence[str]) -> Iterator[tuple[str, str]]:
                         yield " ".join(left.split()), " ".join(right.split())
                 except (KeyError, TypeError, ValueError, AttributeError) as error:
                     raise InputError(
-                        f"{record.place}: 'pairs' of two texts each are needed ({error!r})."
+                        f"{record.place}: expected 'pairs' of two texts each ({error!r})."
                     ) from error
 
 
 def _two_columns(line: bytes, _: int) -> tuple[str, str]:
     fields = decode_utf8(line).split("\t")
     if len(fields) < 2:
-        raise InputError("two columns with a tab between them are needed.")
+        raise InputError("expected two columns separated by a tab.")
     return " ".join(fields[0].split()), " ".join(fields[1].split())
 
 
 def _groups(pairs: Iterable[tuple[str, str]], limit: int) -> Iterator[list[tuple[str, str]]]:
-    """Adjacent pairs until one side would pass the limit."""
+    """Yield groups of adjacent pairs with at most `limit` words on either side."""
     group: list[tuple[str, str]] = []
     words = (0, 0)
     for pair in pairs:
@@ -163,7 +167,7 @@ def _groups(pairs: Iterable[tuple[str, str]], limit: int) -> Iterator[list[tuple
 
 
 def _some(sentences: list[str], draw: random.Random) -> list[str]:
-    """Most of the sentences; at least one."""
+    """Return the sentences without a random share of them; at least one is kept."""
     kept = [sentence for sentence in sentences if draw.random() >= LEFT_OUT]
     return kept or [draw.choice(sentences)]
 
@@ -172,7 +176,13 @@ def _some(sentences: list[str], draw: random.Random) -> list[str]:
 
 
 def write_task(folder: Path, questions: Sequence[Question], about: dict[str, Any]) -> None:
-    """docs.txt and task.jsonl in the authors' format, and about.json; the answer stands in a random place."""
+    """Write docs.txt and task.jsonl in the format of the paper's authors, and about.json.
+
+    Args:
+        folder: Folder of the task; created if missing.
+        questions: Questions; their candidates are shuffled.
+        about: Description for about.json; its `seed` is the seed of the shuffling.
+    """
     draw = random.Random(about["seed"])
     numbers: dict[str, str] = {}
     docs: list[str] = []

@@ -1,6 +1,6 @@
-"""Tasks of similarity, read from folders: which of some documents does a query belong to?
+"""Reranking and retrieval tasks, read from folders.
 
-Two layouts are known by their files, each of which may be gzipped:
+The layout is recognized by the files, each of which may be gzipped:
 
     docs.txt (id TAB text), task.jsonl ({"source", "candidates", "answer"})   one right candidate of several
     corpus.jsonl, queries.jsonl ({"id", "text"}), qrels.tsv (query, document, grade)   retrieval
@@ -21,65 +21,66 @@ from textnuggets.io.hashing import digest_files
 
 @dataclass
 class Task:
-    """Queries, documents, and for each query which documents are ranked and how good each of them is."""
+    """Queries, documents, and the candidates and relevance grades of every query."""
 
     name: str
     kind: str
-    """`reranking` (a few candidates, one of them right) or `retrieval` (all documents)."""
+    """`reranking` (a few candidates, one of them correct) or `retrieval` (all documents are candidates)."""
     queries: list[str]
     documents: list[str]
     candidates: list[list[int]]
-    """For each query, numbers of documents, in an order that says nothing."""
+    """Indices of the documents to rank for each query; the order carries no information."""
     grades: list[dict[int, int]]
-    """For each query, the grade of documents that are worth anything; higher is better."""
-    """A document that is judged but not there has a number below 0: it cannot be found."""
+    """Grades of the relevant documents of each query; higher is better. A judged document that is missing from the
+    corpus has a negative index, so it cannot be found."""
     sha256: str
     reading: dict[str, Any] = field(default_factory=dict)
-    """How it was read, for the results."""
+    """Arguments of `read_task`, for the results file."""
 
     def head(self, count: int | None) -> Task:
-        """The first queries alone, with the documents that are ranked for them."""
+        """Return the task with only the first queries, and for reranking only their candidates."""
         if count is None:
             return self
         queries, candidates, grades = self.queries[:count], self.candidates[:count], self.grades[:count]
         if self.kind == "retrieval":
             return replace(self, queries=queries, candidates=candidates, grades=grades)
         used = sorted({number for numbers in candidates for number in numbers})
-        place = {number: i for i, number in enumerate(used)}
+        index = {number: i for i, number in enumerate(used)}
         return replace(
             self,
             queries=queries,
             documents=[self.documents[number] for number in used],
-            candidates=[[place[number] for number in numbers] for numbers in candidates],
-            grades=[{place[number]: grade for number, grade in judged.items()} for judged in grades],
+            candidates=[[index[number] for number in numbers] for numbers in candidates],
+            grades=[{index[number]: grade for number, grade in judged.items()} for judged in grades],
         )
 
 
 def read_task(
     folder: str | Path, seed: int = 0, grades: Mapping[int, int] | None = None, lowercase: bool = False
 ) -> Task:
-    """A task from its folder.
+    """Read a task from its folder.
 
     Args:
-        folder: With the files of one of the two layouts.
-        seed: Decides the order of candidates: files often have the answer first.
-        grades: What the grades of qrels.tsv mean, higher being better; those not named are left out.
-        lowercase: For collections in capitals.
+        folder: Folder with the files of one of the two layouts.
+        seed: Seed of the shuffling of candidates, since files often list the answer first.
+        grades: Mapping from grades in qrels.tsv to grades where higher is better; others are left out; default: as
+            they are.
+        lowercase: Convert all texts to lower case, for collections in capitals.
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder of a task.")
+        raise InputError(f"{folder}: no such folder; expected the folder of a task.")
     if _find(folder, "task.jsonl") is not None:
         task = _read_reranking(folder, random.Random(seed))
     elif _find(folder, "qrels.tsv") is not None:
         task = _read_retrieval(folder, grades)
     else:
         raise InputError(
-            f"{folder}: neither task.jsonl and docs.txt nor corpus.jsonl, queries.jsonl and qrels.tsv."
+            f"{folder}: found neither task.jsonl and docs.txt nor corpus.jsonl, queries.jsonl and qrels.tsv."
         )
     task.reading = {"seed": seed, "grades": None if grades is None else dict(grades), "lowercase": lowercase}
     if not task.queries:
-        raise InputError(f"{folder}: no query has a right answer among its documents.")
+        raise InputError(f"{folder}: no query has a relevant document.")
     if lowercase:
         task.queries = [text.lower() for text in task.queries]
         task.documents = [text.lower() for text in task.documents]
@@ -87,7 +88,7 @@ def read_task(
 
 
 def _name(folder: Path) -> str:
-    """The folder and the one it is in: such as paraphrases/dev."""
+    """Return the last two parts of the path, such as paraphrases/dev."""
     return "/".join(folder.resolve().parts[-2:])
 
 
@@ -103,7 +104,7 @@ def _open(folder: Path, name: str) -> Path:
 
 
 def _json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every record with its place."""
+    """Yield every record with its file and line."""
 
     def parse(line: bytes, number: int) -> tuple[str, dict[str, Any]]:
         return f"{path}, line {number}", parse_json_object(line)
@@ -112,12 +113,12 @@ def _json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _tabbed(path: Path, columns: int) -> Iterator[tuple[str, list[str]]]:
-    """The columns of every line with its place; further tabs belong to the last column."""
+    """Yield the columns of every line with its file and line; further tabs belong to the last column."""
 
     def parse(line: bytes, number: int) -> tuple[str, list[str]]:
         fields = decode_utf8(line).rstrip("\r\n").split("\t", columns - 1)
         if len(fields) != columns:
-            raise InputError(f"{columns} columns with tabs between them are needed, found {len(fields)}.")
+            raise InputError(f"expected {columns} columns separated by tabs, found {len(fields)}.")
         return f"{path}, line {number}", fields
 
     return read_lines(path, parse, raise_bad_line)
@@ -138,7 +139,7 @@ def _read_reranking(folder: Path, order: random.Random) -> Task:
                 texts[name]
         except (KeyError, TypeError, IndexError, ValueError) as error:
             raise InputError(
-                f"{place}: source, candidates and answer do not fit docs.txt ({error!r})."
+                f"{place}: source, candidates and answer do not match docs.txt ({error!r})."
             ) from error
         order.shuffle(ids)
         queries.append(texts[source])
@@ -162,9 +163,9 @@ def _read_retrieval(folder: Path, meaning: Mapping[int, int] | None) -> Task:
         try:
             grade = int(fields[2])
         except ValueError as error:
-            if not line:  # a heading
+            if not line:  # header
                 continue
-            raise InputError(f"{place}: the grade {fields[2]!r} is not a whole number.") from error
+            raise InputError(f"{place}: the grade {fields[2]!r} is not an integer.") from error
         if meaning is not None:
             grade = meaning.get(grade, 0)
         if grade > 0:

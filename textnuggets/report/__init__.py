@@ -1,1 +1,1 @@
-"""The paper's claims, figures and plans, and one page of all results."""
+"""Verdicts on the paper's claims, figures, reproduction plans, and a report page of all results."""

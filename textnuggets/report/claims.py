@@ -1,4 +1,9 @@
-"""What the paper claims of nuggets, held against results files: yes, partly or no, with the figure."""
+"""Verdicts on the paper's claims (yes, partly or no) from results files, with the figures behind them.
+
+- A share of nuggets has Wilson's 95% interval, and counts as above or below its share of the text only if that share
+  lies outside the interval.
+- BLEU has the bootstrap interval over documents if the results file holds one, and otherwise the number of documents.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +12,16 @@ from typing import Any, NamedTuple
 
 from textnuggets.evaluate.preferences import bare_piece
 from textnuggets.evaluate.probing import before_and_after, reach_of
+from textnuggets.evaluate.stats import share_interval
+
+SATURATED = 1.0  # largest rise of BLEU from r = 0.1 to the largest ratio that counts as none
+WORD_FOR_WORD = 95.0  # BLEU
+FAR_MORE = 2.0  # how many times as often as in the text is "far more often"
+ALIKE = 1.1  # gains before and after a nugget within this factor count as equal
 
 
 class Verdict(NamedTuple):
-    """One claim and what came of it."""
+    """A claim of the paper and the verdict on it."""
 
     claim: str
     paper: str
@@ -18,66 +29,66 @@ class Verdict(NamedTuple):
     figure: str
 
 
-def _verdict(yes: bool, partly: bool) -> str:
+def _verdict(yes: bool, partly: bool = False) -> str:
     return "yes" if yes else "partly" if partly else "no"
 
 
 def check_preferences(results: dict[str, Any]) -> list[Verdict]:
-    """Section 5.2: delimiters far more than they occur, BOS never, EOS liked."""
+    """Check section 5.2: delimiters are chosen far more often than they occur, BOS never, EOS often."""
     groups = {item["group"]: item for item in results["groups"]}
-    found = []
+    nuggets = results["nuggets"]
+    verdicts = []
     for group, claim, paper in (
         ("punctuation", "punctuation is chosen far more often than it occurs", "the most frequent nuggets"),
         ("conjunctions", "so are conjunctions", "among the most frequent nuggets"),
         ("prepositions", "so are prepositions", "among the most frequent nuggets"),
     ):
-        preference = groups[group]["preference"]
-        if preference is not None:
-            shares = f"{groups[group]['share_of_nuggets']:.1%} of nuggets, {groups[group]['share_in_text']:.1%} of the text"
-            found.append(
-                Verdict(
-                    claim, paper, _verdict(preference >= 2, preference > 1), f"{preference:.1f}x: {shares}"
-                )
-            )
+        in_text, share = groups[group]["share_in_text"], groups[group]["share_of_nuggets"]
+        if in_text:
+            low, high = (bound / in_text for bound in share_interval(round(share * nuggets), nuggets))
+            preference = share / in_text
+            verdict = _verdict(low > 1 and preference >= FAR_MORE, low > 1)
+            shares = f"{share:.1%} of nuggets, {in_text:.1%} of the text"
+            figure = f"{preference:.2f}x ({low:.2f} to {high:.2f}): {shares}"
+            verdicts.append(Verdict(claim, paper, verdict, figure))
     the = [item for item in results["types"] if bare_piece(item["token"]) == "the"]
     if the and results["settings"]["language"] == "en":
-        in_text, of_nuggets = (
-            sum(item[key] for item in the) for key in ("share_in_text", "share_of_nuggets")
-        )
-        found.append(
-            Verdict("frequent is not favoured: 'the' is avoided", "5.2% of the text, 0.7% of nuggets",
-                    _verdict(of_nuggets < in_text / 2, of_nuggets < in_text),
-                    f"{in_text:.1%} of the text, {of_nuggets:.1%} of nuggets")
-        )  # fmt: skip
-    beginning = groups["beginning"]
-    share = beginning["share_of_nuggets"]
-    if beginning["share_in_text"]:
-        verdict = _verdict(share == 0, share < beginning["share_in_text"])
-        figure = f"{share:.2%} of nuggets, {beginning['share_in_text']:.2%} of the text"
-    else:
-        verdict, figure = "untested", "the backbone's tokenizer has no such token"
-    found.append(Verdict("the token that begins a text is never chosen", "never", verdict, figure))
-    end = groups["end"]
-    if end["share_in_text"]:
-        # Chosen in every document, it would make up as many nuggets as there are documents.
-        rate = end["share_of_nuggets"] * results["nuggets"] / (end["share_in_text"] * results["tokens"])
-        found.append(
-            Verdict("the token that ends a text is liked", "preferred", _verdict(rate > 0.5, rate > 0.1),
-                    f"chosen in {rate:.1%} of documents")
-        )  # fmt: skip
-    return found
+        in_text, share = (sum(item[key] for item in the) for key in ("share_in_text", "share_of_nuggets"))
+        low, high = share_interval(round(share * nuggets), nuggets)
+        verdict = _verdict(high < in_text and share < in_text / 2, high < in_text)
+        figure = f"{in_text:.1%} of the text, {share:.2%} ({low:.2%} to {high:.2%}) of nuggets"
+        claim = "frequent is not favoured: 'the' is avoided"
+        verdicts.append(Verdict(claim, "5.2% of the text, 0.7% of nuggets", verdict, figure))
+    in_text, share = groups["beginning"]["share_in_text"], groups["beginning"]["share_of_nuggets"]
+    verdict, figure = "untested", "the backbone's tokenizer has no such token"
+    if in_text:
+        low, high = share_interval(round(share * nuggets), nuggets)
+        verdict = _verdict(share == 0)
+        figure = f"{share:.2%} ({low:.2%} to {high:.2%}) of nuggets, {in_text:.2%} of the text"
+    verdicts.append(Verdict("the token that begins a text is never chosen", "never", verdict, figure))
+    in_text, share = groups["end"]["share_in_text"], groups["end"]["share_of_nuggets"]
+    if in_text:
+        # Every document has one, so its count in the text is the number of documents.
+        documents, chosen = round(in_text * results["tokens"]), round(share * nuggets)
+        rate = chosen / documents
+        low, high = share_interval(chosen, documents)
+        figure = f"chosen in {rate:.1%} ({low:.1%} to {high:.1%}) of documents"
+        claim = "the token that ends a text is liked"
+        verdicts.append(Verdict(claim, "preferred", _verdict(rate > 0.5, rate > 0.1), figure))
+    return verdicts
 
 
 def check_probing(results: dict[str, Any]) -> list[Verdict]:
-    """Section 5.3: a nugget helps most the text before it."""
+    """Check section 5.3: a nugget helps the text before it most."""
     verdicts, reach = [], reach_of(results)
-    for found in results["results"]:
-        before, after = before_and_after(found, reach)
+    for item in results["results"]:
+        before, after = before_and_after(item, reach)
+        floor = max(after, 0)
         verdicts.append(
             Verdict(
-                f"a nugget helps most the text before it ({found['max_tokens']} tokens)",
+                f"a nugget helps most the text before it ({item['max_tokens']} tokens)",
                 "the gain is to the left of the nugget",
-                _verdict(before > 2 * max(after, 0), before > max(after, 0)),
+                _verdict(before > 2 * floor, before > ALIKE * floor),
                 f"mean gain {before:.4f} over the {reach} tokens before it, {after:.4f} over the {reach} after it",
             )
         )
@@ -85,33 +96,40 @@ def check_probing(results: dict[str, Any]) -> list[Verdict]:
 
 
 def check_reconstruction(results: dict[str, Any]) -> list[Verdict]:
-    """Section 5.1: the curve of BLEU against the ratio flattens; 99 from r = 0.1."""
+    """Check section 5.1: BLEU is saturated from r = 0.1 on, at 99."""
     lengths = {item["max_tokens"] for item in results["results"]}
-    length = 128 if 128 in lengths else max(lengths)  # the paper's, if it was measured
-    bleu = {item["ratio"]: item["bleu"] for item in results["results"] if item["max_tokens"] == length}
-    if not {0.05, 0.1, 0.25} <= bleu.keys():
+    length = 128 if 128 in lengths else max(lengths)  # the paper's length, if it was measured
+    rows = {item["ratio"]: item for item in results["results"] if item["max_tokens"] == length}
+    largest = max(rows)
+    if 0.1 not in rows or largest <= 0.1:
         return []
-    first, second = bleu[0.1] - bleu[0.05], bleu[0.25] - bleu[0.1]
-    # Per step of ratio: from 0.05 to 0.1 is one, from 0.1 to 0.25 three.
-    flattens = second / 3 < first
+    rise = rows[largest]["bleu"] - rows[0.1]["bleu"]
+    shown = [ratio for ratio in (0.05, 0.1, 0.25, largest) if ratio in rows]
+    curve = ", ".join(f"{_bleu(rows[ratio])} at {ratio:g}" for ratio in dict.fromkeys(shown))
+    documents = f"{rows[0.1]['documents']} documents"
     verdicts = [
         Verdict(
-            "BLEU flattens as the ratio grows",
-            "saturated from r = 0.1",
-            _verdict(second < 2, flattens),
-            f"{bleu[0.05]:.1f} at 0.05, {bleu[0.1]:.1f} at 0.1, {bleu[0.25]:.1f} at 0.25",
+            "BLEU is saturated from r = 0.1",
+            "the curve is flat from there",
+            _verdict(rise <= SATURATED),
+            f"{rise:+.1f} from 0.1 to {largest:g}: {curve}; {documents}",
         )
     ]
-    if len(results["settings"]["languages"]) == 1:  # a translation cannot be word for word
+    if len(results["settings"]["languages"]) == 1:  # a translation differs from its reference in any case
         verdicts.append(
             Verdict(
                 "nearly word for word at r = 0.1",
                 "BLEU above 99",
-                _verdict(bleu[0.1] >= 95, bleu[0.1] >= 75),
-                f"BLEU {bleu[0.1]:.1f}",
+                _verdict(rows[0.1]["bleu"] >= WORD_FOR_WORD),
+                f"BLEU {_bleu(rows[0.1])}; {documents}",
             )
         )
     return verdicts
+
+
+def _bleu(row: dict[str, Any]) -> str:
+    interval = row.get("bleu_interval")  # results of earlier versions have none
+    return f"{row['bleu']:.1f}" + ("" if interval is None else f" ({interval[0]:.1f} to {interval[1]:.1f})")
 
 
 CHECKS = {
@@ -122,10 +140,10 @@ CHECKS = {
 
 
 def check_claims(results: Iterable[dict[str, Any]]) -> list[Verdict]:
-    """Every claim that some results can speak of."""
+    """Return the verdicts on all claims that some results can answer."""
     return [
         verdict
         for item in results
-        if item["question"] in CHECKS  # the paper asks nothing of some
+        if item["question"] in CHECKS  # the paper makes no checkable claim about the other questions
         for verdict in CHECKS[item["question"]](item)
     ]

@@ -1,4 +1,4 @@
-"""The paper's figures from results files, as PNG and SVG."""
+"""Figures like those of the paper, drawn from results files as PNG and SVG."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from textnuggets.io.files import replacing
 try:
     import matplotlib as mpl
 
-    mpl.use("Agg")  # files only, no window
+    mpl.use("Agg")  # draw to files, without a display
     from matplotlib.figure import Figure
 except ImportError as error:
     raise MissingExtraError("matplotlib", "evaluate", "a figure") from error
 
 BLUE, RED, GREY = "#2f5d8a", "#b5483a", "#9aa0a6"
-CHOSEN = (3, 6, 9)  # the nuggets the paper shows
+CHOSEN = (3, 6, 9)  # the nuggets shown in the paper
 
 
 def _figure(width: float = 6.0, height: float = 3.6) -> tuple[Figure, Any]:
@@ -30,14 +30,18 @@ def _figure(width: float = 6.0, height: float = 3.6) -> tuple[Figure, Any]:
 
 
 def draw_learning(metrics: Sequence[dict[str, Any]]) -> Figure:
-    """Dev BLEU and dev loss over the tokens seen, from a run's metrics.jsonl; a line for each ratio."""
+    """Draw dev BLEU and dev loss against the tokens seen, one line per ratio.
+
+    Args:
+        metrics: Records of a run's metrics.jsonl.
+    """
     tokens, seen = 0.0, {}
     for record in metrics:
         tokens += record.get("tokens", 0)
         seen[record["step"]] = tokens / 1e6
     evaluations = [record for record in metrics if "eval_loss" in record]
     names = sorted({name for record in evaluations for name in record})
-    kinds = {"eval_bleu_r": "greedy BLEU", "eval_loss_r": "loss, nats a token"}
+    kinds = {"eval_bleu_r": "greedy BLEU", "eval_loss_r": "loss, nats per token"}
     kinds = {key: label for key, label in kinds.items() if any(name.startswith(key) for name in names)}
     figure = Figure(figsize=(6.0, 2.5 * max(1, len(kinds))), layout="constrained")
     for number, (key, label) in enumerate(kinds.items()):
@@ -52,7 +56,7 @@ def draw_learning(metrics: Sequence[dict[str, Any]]) -> Figure:
 
 
 def draw_reconstruction(results: Sequence[tuple[str, dict[str, Any]]]) -> Figure:
-    """BLEU against the ratio, a curve for each named result."""
+    """Draw BLEU against the ratio, one curve per named result."""
     figure, axes = _figure()
     for name, found in results:
         points = [(item["ratio"], item["bleu"]) for item in found["results"]]
@@ -67,21 +71,21 @@ def draw_reconstruction(results: Sequence[tuple[str, dict[str, Any]]]) -> Figure
 
 
 def draw_fidelity(results: dict[str, Any]) -> Figure:
-    """Mean fidelity against vectors a token, one ratio for all; and where a ratio for each document comes out."""
+    """Draw mean fidelity against vectors per token, for one ratio for all documents and for a ratio per document."""
     figure, axes = _figure()
     tokens, each = results["tokens"], results["each"]
     fixed = [(item["vectors"] / tokens, item["fidelity"]) for item in results["fixed"]]
     axes.plot(*zip(*fixed, strict=True), marker="o", markersize=4, color=GREY, label="one ratio for all")
     axes.plot(each["vectors"] / tokens, each["fidelity"], "*", markersize=12, color=RED,
-              label=f"as many as needed for {results['settings']['fidelity']:g}")  # fmt: skip
-    axes.set(xlabel="vectors a token", ylabel="mean fidelity", ylim=(0, 1.02), xlim=(0, None))
+              label=f"a ratio per document, for {results['settings']['fidelity']:g}")  # fmt: skip
+    axes.set(xlabel="vectors per token", ylabel="mean fidelity", ylim=(0, 1.02), xlim=(0, None))
     axes.grid(axis="y", color="#e6e6e6")
     axes.legend(frameon=False)
     return figure
 
 
 def draw_similarity(results: dict[str, Any]) -> Figure:
-    """The first measure of every system against its vectors a document; without vectors, a line across."""
+    """Draw the first measure of every system against its vectors per document; BM25 is a horizontal line."""
     figure, axes = _figure(height=4.2)
     name = next(iter(results["results"][0]["measures"]))
     for row in results["results"]:
@@ -93,13 +97,13 @@ def draw_similarity(results: dict[str, Any]) -> Figure:
         axes.errorbar(
             row["vectors"], found["mean"], error, fmt="o", markersize=4, capsize=2, label=row["system"]
         )
-    axes.set(xlabel="vectors a document", ylabel=f"{name}, %", xscale="log")
+    axes.set(xlabel="vectors per document", ylabel=f"{name}, %", xscale="log")
     axes.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 
 
 def draw_preferences(results: dict[str, Any], count: int = 6) -> Figure:
-    """The most frequent nuggets: their share of the nuggets beside that in the text."""
+    """Draw the share of the most frequent nuggets among the nuggets and in the text."""
     figure, axes = _figure()
     types = results["types"][:count]
     places = range(len(types))
@@ -120,7 +124,7 @@ def draw_preferences(results: dict[str, Any], count: int = 6) -> Figure:
 
 
 def draw_gain_by_order(found: dict[str, Any], orders: Sequence[int] = CHOSEN) -> Figure:
-    """Probability gain over texts of one length for single nuggets, with where these nuggets stand."""
+    """Draw the probability gain of single nuggets by token index, with the distribution of their positions."""
     shown = [item for item in found["by_order"] if item["nugget"] in orders]
     figure = Figure(figsize=(6.0, 1.7 * max(1, len(shown))), layout="constrained")
     for number, item in enumerate(shown):
@@ -142,7 +146,7 @@ def draw_gain_by_order(found: dict[str, Any], orders: Sequence[int] = CHOSEN) ->
 
 
 def draw_gain_around(results: dict[str, Any]) -> Figure:
-    """Probability gain around the nugget, a curve for each length."""
+    """Draw the probability gain by distance from the nugget, one curve per document length."""
     figure, axes = _figure()
     for found in results["results"]:
         gain = [_nan(value) for value in found["around"]["gain"]]
@@ -159,9 +163,9 @@ def _nan(value: float | None) -> float:
 
 
 def save_figure(figure: Figure, path: Path) -> list[Path]:
-    """Write `path` with the endings .png and .svg."""
+    """Write a figure to `path` with the suffixes .png and .svg, and return both paths."""
     written = []
-    with mpl.rc_context({"svg.hashsalt": "textnuggets", "svg.fonttype": "none"}):  # the same file every time
+    with mpl.rc_context({"svg.hashsalt": "textnuggets", "svg.fonttype": "none"}):  # reproducible files
         for ending in ("png", "svg"):
             target = path.with_suffix(f".{ending}")
             with replacing(target) as temporary:

@@ -1,4 +1,4 @@
-"""One self-contained page of everything that was evaluated: the paper's claims, figures and tables, ours beside its own."""
+"""Self-contained HTML report: verdicts on the paper's claims, figures and tables, beside the published figures."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ TITLES = {
     "perplexity": "Language modelling with compressed history (section 6.2)",
 }
 DIFFERENCES = (
-    "Where the backbone, the texts or the size differ from the paper's, figures do not compare; what can be compared is "
-    "whether its claims hold."
+    "Where the backbone, the texts or the size differ from those of the paper, figures are not comparable; only whether the "
+    "claims hold can be compared."
 )
 LAYOUT = """
 body { font: 16px/1.5 system-ui, sans-serif; background: var(--paper); max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
@@ -47,7 +47,7 @@ figure { margin: 1rem 0; } figure img { max-width: 100%; background: #fff; }
 
 
 def find_results(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
-    """All results below a folder, by question and then by name."""
+    """Return all results files below a folder, sorted by question and then by path."""
     found = []
     for path in sorted(folder.rglob("*.json")):
         try:
@@ -57,12 +57,12 @@ def find_results(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
         if isinstance(results, dict) and results.get("question") in TABLES:
             found.append((path, results))
     if not found:
-        raise InputError(f"{folder} holds no results: run 'textnuggets evaluate' with --out in it first.")
+        raise InputError(f"{folder}: no results found; run 'textnuggets evaluate' with --out below it first.")
     return sorted(found, key=lambda item: list(TABLES).index(item[1]["question"]))
 
 
 def make_report(folder: Path) -> str:
-    """The page, from the results files and figures below a folder."""
+    """Return the HTML page of all results files and figures below a folder."""
     found = [(_name(folder, path), path, results) for path, results in find_results(folder)]
     parts = ["<h1>What nuggets keep, choose and hold</h1>"]
     verdicts = claims_table([(name, results) for name, _, results in found])
@@ -91,7 +91,7 @@ def make_report(folder: Path) -> str:
 
 
 def _section(name: str, path: Path, results: dict[str, Any], figures: bool) -> str:
-    """One results file: its figures, table and examples, and what it was made with."""
+    """Return the section of one results file: figures, table, examples, seed and versions."""
     parts = [f"<h3>{html.escape(name)}</h3>"]
     for figure in sorted(path.parent.glob(f"{path.stem}*.png")) if figures else ():
         parts.append(_image(figure.read_bytes(), f"{name}: {figure.stem}"))
@@ -103,7 +103,7 @@ def _section(name: str, path: Path, results: dict[str, Any], figures: bool) -> s
 
 
 def _joined_figure(named: list[tuple[str, dict[str, Any]]]) -> str:
-    """BLEU against the ratio for all models in one picture, a curve for each name and length."""
+    """Return one figure of BLEU against the ratio, with a curve per result and length."""
     from textnuggets.report.figures import draw_reconstruction
 
     curves = []
@@ -112,9 +112,9 @@ def _joined_figure(named: list[tuple[str, dict[str, Any]]]) -> str:
         for length in lengths:
             rows = [item for item in results["results"] if item["max_tokens"] == length]
             curves.append((f"{name}, {length} tokens", {"results": rows}))
-    made = io.BytesIO()
-    draw_reconstruction(curves).savefig(made, format="png", dpi=150)
-    return _image(made.getvalue(), "BLEU against the ratio")
+    png = io.BytesIO()
+    draw_reconstruction(curves).savefig(png, format="png", dpi=150)
+    return _image(png.getvalue(), "BLEU against the ratio")
 
 
 def _image(data: bytes, alternative: str) -> str:
@@ -123,7 +123,7 @@ def _image(data: bytes, alternative: str) -> str:
 
 
 def claims_table(named: Sequence[tuple[str, dict[str, Any]]]) -> str:
-    """The paper's claims, each with every result that can speak of it; empty if none can."""
+    """Return the paper's claims with the verdict of every result as a Markdown table; empty if there are none."""
     verdicts = [(name, verdict) for name, results in named for verdict in check_claims([results])]
     if not verdicts:
         return ""
@@ -141,19 +141,19 @@ def claims_table(named: Sequence[tuple[str, dict[str, Any]]]) -> str:
 
 
 def settings_table(named: Sequence[tuple[str, dict[str, Any]]]) -> str:
-    """Backbone, size and texts of every model that was measured, below the paper's."""
+    """Return backbone, size and texts of the paper and of every evaluated model as a Markdown table."""
     rows = ["| result | model | texts it was measured on |", "|---|---|---|"]
     rows.append(f"| the paper | {SETTING} | the dev set of WMT19 |")
     seen: dict[str, list[str]] = {}
     for name, results in named:
         model, texts = results.get("model"), ", ".join(item["source"] for item in results["data"])
-        if model is None:  # similarity compares many models: they are in its table
+        if model is None:  # similarity compares several models, which are in its own table
             continue
-        told = (
+        described = (
             f"{model['backbone']}, {model['parameters'] / 1e6:.1f} M parameters; scorer at layer {model['scorer_layer']}"
             f"{'' if model['feedback'] else ', no feedback'}; selector {model['selector']}, residual {model['residual']}"
         )
-        row = f"{told} | {texts}"
+        row = f"{described} | {texts}"
         seen.setdefault(row, [])
         if name not in seen[row]:
             seen[row].append(name)
@@ -161,13 +161,13 @@ def settings_table(named: Sequence[tuple[str, dict[str, Any]]]) -> str:
 
 
 def _name(folder: Path, path: Path) -> str:
-    """What a results file is called: the folders between it and the top one."""
+    """Return the name of a results file: its folder relative to the top folder."""
     inner = path.parent.relative_to(folder)
     return str(inner) if str(inner) != "." else folder.resolve().name
 
 
 def table_to_html(markdown: str) -> str:
-    """Our own Markdown tables, and the lines between them, as HTML."""
+    """Convert the Markdown of this package, tables and plain lines, to HTML."""
     parts: list[str] = []
     rows: list[str] = []
     for line in [*markdown.splitlines(), ""]:

@@ -1,21 +1,21 @@
-"""What the paper published, to stand beside what is measured here; as Markdown, since it is only shown."""
+"""Figures published in the paper, as Markdown to show beside the results."""
 
 from __future__ import annotations
 
 SETTING = (
     "mBART-50, 12 + 12 layers, 602 M parameters; scorer at layer 3; English to Chinese of WMT19, adjacent sentences "
-    "joined to documents of up to 128 tokens; four GPUs for 36 to 48 hours; one model for each ratio"
+    "joined to documents of up to 128 tokens; four GPUs for 36 to 48 hours; one model per ratio"
 )
 
 RECONSTRUCTION = (
     "In the paper: autoencoding has a BLEU above 99 from r = 0.1 on; with both objectives the curve is flat from there. "
-    "Its other values are in a picture only."
+    "Other values are only in a figure."
 )
 
 PREFERENCES = (
     "In the paper, at r = 0.1 over 128 documents: the six most frequent nuggets are mostly punctuation, conjunctions and "
     "prepositions; the end token is preferred, the token that begins a text is never chosen; 'the' is 5.2% of all "
-    "tokens and 0.7% of the nuggets. Nine other languages look alike."
+    "tokens and 0.7% of the nuggets. Nine other languages are similar."
 )
 
 PROBING = (

@@ -1,7 +1,7 @@
-"""The paper's tables and figures from one command: a plan of what to train, what to measure, and one page of it.
+"""Reproduction plans: training runs and evaluations from one command, with a report page at the end.
 
-A plan is a TOML file. Its steps are run in order, each in a process of its own; what is finished is not done again,
-and a training run that was interrupted goes on.
+A plan is a TOML file. Its steps are run in order, each in its own process. Finished steps are skipped, and an
+interrupted training run is resumed.
 
     [[train]]
     name = "nuggets-0.1"
@@ -12,7 +12,7 @@ and a training run that was interrupted goes on.
     name = "nuggets-0.1/reconstruction"
     command = ["evaluate", "reconstruction", "{nuggets-0.1}", "dev.jsonl", "--out", "{results}/nuggets-0.1"]
 
-`{NAME}` stands for the best model of a training run, `{results}` for the folder of results.
+`{NAME}` is replaced by the best checkpoint of a training run, `{results}` by the folder of results.
 """
 
 from __future__ import annotations
@@ -36,33 +36,33 @@ PLACE = re.compile(r"\{([\w./-]+)\}")
 
 @dataclass(frozen=True)
 class Step:
-    """One thing to do."""
+    """A step of a plan: one run of the command line."""
 
     name: str
     arguments: tuple[str, ...]
-    """Of `textnuggets`."""
+    """Arguments of `textnuggets`."""
     is_training: bool = False
 
 
 def find_plan(name: str) -> Path:
-    """The file of a plan: a path, or the name of one that comes with the package."""
+    """Return the file of a plan, given as a path or as the name of a shipped plan."""
     return find_named(name, SHIPPED, "plan")
 
 
 def read_plan(path: Path, out: Path, settings: Sequence[str] = ()) -> list[Step]:
-    """The steps of a plan, checked whole.
+    """Read the steps of a plan; raise ConfigError if any of them is invalid.
 
     Args:
-        path: The TOML file.
-        out: Where runs and results go.
+        path: TOML file.
+        out: Folder for runs and results.
         settings: Changes to every recipe, such as `optimizer.steps=100`.
     """
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: the plan cannot be read ({error}).") from error
+        raise ConfigError(f"{path}: cannot read the plan ({error}).") from error
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: not TOML: {error}.") from error
+        raise ConfigError(f"{path}: not valid TOML: {error}.") from error
     if unknown := sorted(tables.keys() - {"train", "run"}):
         raise ConfigError(f"{path}: unknown table {unknown[0]!r}; a plan has 'train' and 'run'.")
     places = {"results": str(out / "results")}
@@ -79,14 +79,14 @@ def read_plan(path: Path, out: Path, settings: Sequence[str] = ()) -> list[Step]
         steps.append(Step(name, tuple(_fill(path, str(part), places) for part in command)))
     names = [step.name for step in steps]
     if twice := {name for name in names if names.count(name) > 1}:
-        raise ConfigError(f"{path}: two steps are called {min(twice)!r}.")
+        raise ConfigError(f"{path}: two steps have the name {min(twice)!r}.")
     if not steps:
         raise ConfigError(f"{path}: the plan has no steps.")
     return steps
 
 
 def _fields(path: Path, table: dict[str, Any], kinds: dict[str, type]) -> list[Any]:
-    """The values of a table, each of its type; lists may be left out."""
+    """Return the values of a table, checked by type; lists are optional."""
     if unknown := sorted(table.keys() - kinds.keys()):
         raise ConfigError(f"{path}: unknown key {unknown[0]!r}; a step has {', '.join(kinds)}.")
     found = []
@@ -101,23 +101,23 @@ def _fields(path: Path, table: dict[str, Any], kinds: dict[str, type]) -> list[A
 def _fill(path: Path, text: str, places: dict[str, str]) -> str:
     def place(found: re.Match[str]) -> str:
         if found[1] not in places:
-            raise ConfigError(f"{path}: {found[0]} stands for nothing that comes before it.")
+            raise ConfigError(f"{path}: {found[0]} is not the name of an earlier training run.")
         return places[found[1]]
 
     return PLACE.sub(place, text)
 
 
 def carry_out(steps: Sequence[Step], out: Path) -> Path:
-    """Do what is left to do of a plan, and make the page; returns its path."""
+    """Run the unfinished steps of a plan, write the report page, and return its path."""
     done = out / "done"
     done.mkdir(parents=True, exist_ok=True)
     for number, step in enumerate(steps, 1):
         mark = done / step.name.replace("/", "~")
-        asked = "\n".join(step.arguments)
+        arguments_text = "\n".join(step.arguments)
         if mark.is_file():
-            if mark.read_text(encoding="utf-8") != asked:
+            if mark.read_text(encoding="utf-8") != arguments_text:
                 raise InputError(
-                    f"{out}: {step.name!r} was done in another way: name another folder, or delete {mark}."
+                    f"{out}: {step.name!r} was run with other arguments: name another folder, or delete {mark}."
                 )
             continue
         print(
@@ -135,9 +135,9 @@ def carry_out(steps: Sequence[Step], out: Path) -> Path:
             env={**os.environ},
         )
         if finished.returncode:
-            raise InputError(f"{step.name} failed: see above. The same command goes on from there.")
+            raise InputError(f"{step.name} failed, see above; run the same command again to resume.")
         with replacing(mark) as temporary:
-            temporary.write_text(asked, encoding="utf-8")
+            temporary.write_text(arguments_text, encoding="utf-8")
 
     from textnuggets.report.page import make_report
 

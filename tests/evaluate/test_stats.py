@@ -1,0 +1,22 @@
+"""Intervals, checked against scipy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from textnuggets.evaluate.stats import SAMPLES, bootstrap, share_interval
+
+
+def test_the_bootstrap_gives_the_interval_of_scipy():
+    values = np.random.default_rng(1).random(50)
+    expected = stats.bootstrap((values,), np.mean, n_resamples=SAMPLES, method="percentile", rng=0)
+    found = bootstrap(values, lambda drawn: drawn.mean(1), 0)
+    assert found == pytest.approx(tuple(expected.confidence_interval), abs=1e-12)
+
+
+@pytest.mark.parametrize(("count", "total"), [(0, 100), (7, 100), (50, 100), (100, 100)])
+def test_the_interval_of_a_share_is_wilsons(count, total):
+    expected = stats.binomtest(count, total).proportion_ci(method="wilson")
+    assert share_interval(count, total) == pytest.approx((expected.low, expected.high), abs=1e-12)
