@@ -48,7 +48,10 @@ class Nuggets:
     tokens: tuple[str, ...]
     """`k` the chosen tokens as the text writes them; special ones by name."""
     windows: NDArray[np.int64]
-    """`(w, 4)` per window encoded: number of nuggets, number of tokens, first and last character."""
+    """`(w, 4)` per encoded window: number of nuggets, number of tokens, first and last character.
+
+    `window_counts`, `window_tokens` and `window_spans` name these columns.
+    """
     layout: Layout = ORDINARY
     """White space that the vectors do not hold, such as line breaks."""
     comparable: bool = True
@@ -61,7 +64,7 @@ class Nuggets:
             "positions": len(self.positions),
             "spans": len(self.spans),
             "tokens": len(self.tokens),
-            "windows": int(self.windows[:, 0].sum()),
+            "windows": int(self.window_counts.sum()),
         }
         for name, length in lengths.items():
             if length != k:
@@ -115,7 +118,22 @@ class Nuggets:
     @property
     def token_count(self) -> int:
         """n, the number of tokens of the text, special ones included."""
-        return int(self.windows[:, 1].sum())
+        return int(self.window_tokens.sum())
+
+    @property
+    def window_counts(self) -> NDArray[np.int64]:
+        """`(w,)` number of nuggets of each window."""
+        return self.windows[:, 0]
+
+    @property
+    def window_tokens(self) -> NDArray[np.int64]:
+        """`(w,)` number of tokens of each window, including special tokens."""
+        return self.windows[:, 1]
+
+    @property
+    def window_spans(self) -> NDArray[np.int64]:
+        """`(w, 2)` first and last character of each window."""
+        return self.windows[:, 2:4]
 
     @property
     def segments(self) -> NDArray[np.int64]:
@@ -125,10 +143,10 @@ class Nuggets:
         """
         starts = np.concatenate([[0], self.spans[:-1, 1]]).astype(np.int64)
         ends = self.spans[:, 1].copy()
-        after = np.cumsum(self.windows[:, 0])  # where each window's nuggets are over
-        has_any = self.windows[:, 0] > 0
-        starts[(after - self.windows[:, 0])[has_any]] = self.windows[has_any, 2]
-        ends[after[has_any] - 1] = self.windows[has_any, 3]
+        after = np.cumsum(self.window_counts)  # index after the last nugget of each window
+        has_any = self.window_counts > 0
+        starts[(after - self.window_counts)[has_any]] = self.window_spans[has_any, 0]
+        ends[after[has_any] - 1] = self.window_spans[has_any, 1]
         return np.stack([starts, ends], axis=1)
 
     @classmethod
