@@ -67,9 +67,8 @@ def serve(
     # asyncio sets TCP_NODELAY only on sockets created with a protocol number, and uvicorn's are not. Without it, the
     # second packet of a response waits 40 ms for the acknowledgement of the first.
     sockets[0].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sockets[0].listen(
-        config.backlog
-    )  # before the address is printed, so that clients can connect immediately
+    # Listen before the address is printed, so that clients can connect immediately.
+    sockets[0].listen(config.backlog)
     address = sockets[0].getsockname()
     print(f"http://{address[0]}:{address[1]} (Ctrl-C stops it)", file=sys.stderr, flush=True)
     server.run(sockets)

@@ -143,9 +143,8 @@ def cache_segments(
     # The first number is a version: raise it when segments are encoded differently.
     digest.update(f"1 {streams.path.name} {streams.size} {ratio} {fingerprint(lm.nugget)}".encode())
     folder = Path(cache).expanduser() / f"nuggets-{digest.hexdigest()[:32]}"
-    if not (
-        folder / "scores.npy"
-    ).is_file():  # written last, so its presence means that the cache is complete
+    # scores.npy is written last, so its presence means that the cache is complete.
+    if not (folder / "scores.npy").is_file():
         folder.mkdir(parents=True, exist_ok=True)
         (example,) = _remember(lm, streams, places[:1], ratio)
         k, d = example.vectors.shape

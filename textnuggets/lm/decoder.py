@@ -147,20 +147,21 @@ class SegmentDecoder(PreTrainedModel):
         Returns:
             `logits` `(batch, n, vocabulary)`, where position i predicts token i, and `loss`.
         """
-        begun = self.begin(input_ids)
+        decoder_ids = self.begin(input_ids)
         if context is not None and context.shape[1] and self.config.memory == "tokens":
             joined = self.begin(torch.cat([context, input_ids], dim=1))
             states = self._decode(joined)[:, context.shape[1] :]
         elif context is not None and context.shape[1] and self.config.memory == "compressive":
-            states = self._decode(begun, cache=self.compress(context))
+            states = self._decode(decoder_ids, cache=self.compress(context))
         elif context is not None and context.shape[1]:
             past = [row.split(self.config.segment) for row in context]
             memories = iter(self.remember([part.tolist() for row in past for part in row], ratio))
-            states = self._decode_with(History.of([[next(memories) for _ in row] for row in past]), begun)  # type: ignore[arg-type]
+            batch = History.of([[next(memories) for _ in row] for row in past])
+            states = self._decode_with(batch, decoder_ids)  # type: ignore[arg-type]
         elif history is None:
-            states = self._decode(begun)
+            states = self._decode(decoder_ids)
         else:
-            states = self._decode_with(history, begun)
+            states = self._decode_with(history, decoder_ids)
         if logits_to_keep:
             states = states[:, -logits_to_keep:]
             labels = None if labels is None else labels[:, -logits_to_keep:]
@@ -173,15 +174,17 @@ class SegmentDecoder(PreTrainedModel):
         start = torch.full_like(ids[:, :1], self.adapter.start_token)
         return torch.cat([start, ids[:, :-1]], dim=1)
 
-    def _decode_with(self, history: History, begun: Tensor) -> Tensor:
+    def _decode_with(self, history: History, decoder_ids: Tensor) -> Tensor:
         """Decode rows with a past by cross-attention, and rows without one without it."""
         remembers = history.kept.any(1)
         if bool(remembers.all()):
-            return self._read(history, begun)
-        states = torch.empty(*begun.shape, self.adapter.hidden_size, device=begun.device, dtype=self.dtype)
+            return self._read(history, decoder_ids)
+        states = torch.empty(
+            *decoder_ids.shape, self.adapter.hidden_size, device=decoder_ids.device, dtype=self.dtype
+        )
         if bool(remembers.any()):
-            states[remembers] = self._read(history.rows(remembers), begun[remembers])
-        states[~remembers] = self._decode(begun[~remembers])
+            states[remembers] = self._read(history.rows(remembers), decoder_ids[remembers])
+        states[~remembers] = self._decode(decoder_ids[~remembers])
         return states
 
     def memory_of(self, history: History) -> tuple[Tensor, Tensor]:
@@ -198,11 +201,11 @@ class SegmentDecoder(PreTrainedModel):
         )
         return nuggets * history.kept[:, :, None], bias
 
-    def _read(self, history: History, begun: Tensor) -> Tensor:
-        return self.adapter.decode(*self.memory_of(history), begun)
+    def _read(self, history: History, decoder_ids: Tensor) -> Tensor:
+        return self.adapter.decode(*self.memory_of(history), decoder_ids)
 
-    def _decode(self, begun: Tensor, cache: Any = None) -> Tensor:
-        return self.adapter.decode(None, None, begun, cache=cache)
+    def _decode(self, decoder_ids: Tensor, cache: Any = None) -> Tensor:
+        return self.adapter.decode(None, None, decoder_ids, cache=cache)
 
     def compress(self, context: Tensor) -> DynamicCache:
         """Return the keys and values of past segments, each read on its own, with the mean of every `pooled` positions.
@@ -213,9 +216,9 @@ class SegmentDecoder(PreTrainedModel):
         rows, length = context.shape
         segments = context.reshape(rows * (length // self.config.segment), self.config.segment)
         # Segments are read after the start token, whose own keys and values are dropped below.
-        begun = torch.cat([self.begin(segments)[:, :1], segments], 1)
+        decoder_ids = torch.cat([self.begin(segments)[:, :1], segments], 1)
         with torch.no_grad():
-            past = self.adapter.keys_and_values(begun)
+            past = self.adapter.keys_and_values(decoder_ids)
         cache = DynamicCache()
         for layer, (keys, values) in enumerate(past):
             # (rows * segments, heads, s, d) -> (rows, heads, segments * s / pooled, d)

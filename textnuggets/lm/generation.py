@@ -109,7 +109,7 @@ def check_options(lm: SegmentDecoder, options: dict[str, Any]) -> dict[str, Any]
 
 def continue_segment(
     lm: SegmentDecoder,
-    begun: Tensor,
+    prompt: Tensor,
     count: int,
     settings: dict[str, Any],
     earlier: Sequence[int] = (),
@@ -121,7 +121,7 @@ def continue_segment(
 
     Args:
         lm: The language model.
-        begun: `(1, m)` the start token and the tokens of the segment so far.
+        prompt: `(1, m)` the start token and the tokens of the segment so far.
         count: Number of tokens to generate.
         settings: Return value of `check_options`.
         earlier: Tokens before this segment, for the options against repetition.
@@ -131,7 +131,7 @@ def continue_segment(
     """
     read: Any = DynamicCache()
     options = {name: value for name, value in settings.items() if name not in REPETITION}
-    before = torch.tensor([list(earlier)], dtype=torch.long, device=begun.device)
+    before = torch.tensor([list(earlier)], dtype=torch.long, device=prompt.device)
     options["logits_processor"] = LogitsProcessorList(
         _WithEarlierTokens(make(settings[name]), before)
         for name, make in REPETITION.items()
@@ -140,13 +140,13 @@ def continue_segment(
     if history is not None:
         options["memory"], options["memory_bias"] = lm.memory_of(history)
     elif context is not None and lm.config.memory == "tokens":
-        begun = torch.cat([begun[:, :1], context, begun[:, 1:]], 1)
+        prompt = torch.cat([prompt[:, :1], context, prompt[:, 1:]], 1)
     elif context is not None:
         read = lm.compress(context)
         read.batch_repeat_interleave(settings["num_beams"])
     model: Any = Continuation(lm)
     cache = EncoderDecoderCache(read, DynamicCache())
     generated: Tensor = model.generate(
-        begun, past_key_values=cache, max_new_tokens=count, streamer=streamer, **options
+        prompt, past_key_values=cache, max_new_tokens=count, streamer=streamer, **options
     )
-    return generated[:, begun.shape[1] :]
+    return generated[:, prompt.shape[1] :]

@@ -64,14 +64,14 @@ class NuggetLM(SegmentDecoder):
         name = locate(name)
         hub = hub_options(options)
         with explain_loading(str(name)), quiet_loading():
-            found, _ = NuggetLMConfig.get_config_dict(str(name), **hub)
-            if (kind := found.get("model_type")) != NuggetLMConfig.model_type:
+            settings, _ = NuggetLMConfig.get_config_dict(str(name), **hub)
+            if (kind := settings.get("model_type")) != NuggetLMConfig.model_type:
                 raise CheckpointError(
                     f"{str(name)!r} is a {kind!r} model, not a language model with nuggets."
                 )
-            if found.get("base"):
+            if settings.get("base"):
                 given = options.pop("config", None)  # AutoModel passes it
-                config = deepcopy(given) or NuggetLMConfig(**found)
+                config = deepcopy(given) or NuggetLMConfig(**settings)
                 return read_difference(cls, str(name), config, hub, **options)
             loaded: Any = super().from_pretrained(
                 str(name), *args, use_safetensors=True, output_loading_info=True, **options
@@ -133,10 +133,10 @@ class NuggetLM(SegmentDecoder):
 
 def is_language_model(name: str) -> bool:
     """Return whether a shipped name, folder or hub id is a language model."""
-    place = locate(name)
-    with explain_loading(place):
-        found, _ = NuggetLMConfig.get_config_dict(place)
-    return bool(found.get("model_type") == NuggetLMConfig.model_type)
+    path = locate(name)
+    with explain_loading(path):
+        settings, _ = NuggetLMConfig.get_config_dict(path)
+    return bool(settings.get("model_type") == NuggetLMConfig.model_type)
 
 
 def load_language_model(name: str | Path, device: str | None = None, **options: Any) -> NuggetLM:

@@ -149,10 +149,10 @@ class Stream:
         listener: _Listener | None = None,
     ) -> list[int]:
         """Generate `count` tokens of the current segment, which must have room for them."""
-        begun = torch.tensor([[self.lm.adapter.start_token, *self.current]], device=self.lm.device)
+        prompt = torch.tensor([[self.lm.adapter.start_token, *self.current]], device=self.lm.device)
         with self.lm.evaluating(), torch.inference_mode():
             generated = continue_segment(
-                self.lm, begun, count, settings, earlier, **self._past(), streamer=listener
+                self.lm, prompt, count, settings, earlier, **self._past(), streamer=listener
             )
         tokens: list[int] = generated[0].tolist()
         return tokens

@@ -37,10 +37,10 @@ def model(served: Served, searches: bool) -> s.ModelOut:
     )
 
 
-def embeddings(found: Sequence[Nuggets], request: s.EmbeddingsRequest, name: str) -> s.EmbeddingsAnswer:
+def embeddings(encoded: Sequence[Nuggets], request: s.EmbeddingsRequest, name: str) -> s.EmbeddingsAnswer:
     """Return vectors in OpenAI's format."""
     data = []
-    for index, nuggets in enumerate(found):
+    for index, nuggets in enumerate(encoded):
         vectors = nuggets.vectors.astype("<f4")
         as_base64 = request.encoding_format == "base64"
         data.append(
@@ -52,17 +52,17 @@ def embeddings(found: Sequence[Nuggets], request: s.EmbeddingsRequest, name: str
                 scores=nuggets.scores.tolist() if request.scores else None,
             )
         )
-    return s.EmbeddingsAnswer(data=data, model=name, usage=_usage(found))
+    return s.EmbeddingsAnswer(data=data, model=name, usage=_usage(encoded))
 
 
-def _usage(found: Sequence[Nuggets]) -> s.Usage:
-    tokens = sum(nuggets.token_count for nuggets in found)
+def _usage(encoded: Sequence[Nuggets]) -> s.Usage:
+    tokens = sum(nuggets.token_count for nuggets in encoded)
     return s.Usage(prompt_tokens=tokens, total_tokens=tokens)
 
 
 def rerank(
     query: Nuggets,
-    found: Sequence[Nuggets],
+    encoded: Sequence[Nuggets],
     documents: Sequence[str],
     request: s.RerankRequest,
     model: str,
@@ -71,7 +71,7 @@ def rerank(
 ) -> s.RerankAnswer:
     """Return documents in the format shared by Cohere and Jina, best first."""
     # Pass arrays, since maxsim would warn about Nuggets that are not comparable; the response has its own warning.
-    scores = np.asarray(maxsim(query.vectors, [item.vectors for item in found]))
+    scores = np.asarray(maxsim(query.vectors, [item.vectors for item in encoded]))
     order = np.argsort(-scores, kind="stable")[: request.top_n]
     results = [
         s.RerankResult(
@@ -81,11 +81,11 @@ def rerank(
         )
         for i in order
     ]
-    usage = _usage([query, *found])
+    usage = _usage([query, *encoded])
     return s.RerankAnswer(id=answer_id, model=model, results=results, usage=usage, warning=warning)
 
 
-def nuggets(found: Nuggets, with_vectors: bool) -> s.NuggetsOut:
+def nuggets(encoded: Nuggets, with_vectors: bool) -> s.NuggetsOut:
     """Return the nuggets of a text."""
     return s.NuggetsOut(
         nuggets=[
@@ -98,19 +98,19 @@ def nuggets(found: Nuggets, with_vectors: bool) -> s.NuggetsOut:
                 vector=vector.astype(np.float32).tolist() if with_vectors else None,
             )
             for token, span, segment, score, position, vector in zip(
-                found.tokens,
-                found.spans.tolist(),
-                found.segments.tolist(),
-                found.scores,
-                found.positions,
-                found.vectors,
+                encoded.tokens,
+                encoded.spans.tolist(),
+                encoded.segments.tolist(),
+                encoded.scores,
+                encoded.positions,
+                encoded.vectors,
                 strict=True,
             )
         ],
-        windows=found.windows.tolist(),
-        token_count=found.token_count,
-        layout=s.LayoutOut(words=list(found.layout.words), runs=list(found.layout.runs))
-        if found.layout.runs
+        windows=encoded.windows.tolist(),
+        token_count=encoded.token_count,
+        layout=s.LayoutOut(words=list(encoded.layout.words), runs=list(encoded.layout.runs))
+        if encoded.layout.runs
         else None,
     )
 
@@ -175,23 +175,25 @@ def reconstruct(served: Served, request: s.ReconstructRequest, max_tokens: int) 
     model, coverage = served.model, Coverage()
     if request.texts is not None:
         with collecting(coverage):
-            found = model.encode(request.texts, ratio=request.ratio)
+            encoded = model.encode(request.texts, ratio=request.ratio)
     else:
-        found = [parse_nuggets(item, index, model) for index, item in enumerate(request.nuggets or [])]
-        if (tokens := sum(item.token_count for item in found)) > max_tokens:
+        encoded = [parse_nuggets(item, index, model) for index, item in enumerate(request.nuggets or [])]
+        if (tokens := sum(item.token_count for item in encoded)) > max_tokens:
             raise InputError(f"nuggets represent {tokens} tokens; the limit is {max_tokens}.")
-    originals: Sequence[str | None] = request.texts or [None] * len(found)
-    words: list[list[s.Word] | None] = [None] * len(found)
+    originals: Sequence[str | None] = request.texts or [None] * len(encoded)
+    words: list[list[s.Word] | None] = [None] * len(encoded)
     if request.probabilities:
-        decoded: list[Any] = model.reconstruct(found, num_beams=request.num_beams, return_probabilities=True)
+        decoded: list[Any] = model.reconstruct(
+            encoded, num_beams=request.num_beams, return_probabilities=True
+        )
         texts = [item.text for item in decoded]
         words = [
             [s.Word.model_validate(word, from_attributes=True) for word in item.words] for item in decoded
         ]
     else:
-        texts = model.reconstruct(found, num_beams=request.num_beams)
+        texts = model.reconstruct(encoded, num_beams=request.num_beams)
     scores = map(_bleu, texts, originals)
-    rows = zip(found, texts, scores, words, strict=True)
+    rows = zip(encoded, texts, scores, words, strict=True)
     return s.ReconstructAnswer(
         model=served.name,
         texts=[

@@ -27,9 +27,9 @@ async def embeddings(request: s.EmbeddingsRequest, service: Running) -> s.Embedd
     served = service.models.comparing(request.model)
     texts = [request.input] if isinstance(request.input, str) else request.input
     await service.check_texts(served, input=texts)
-    found = await service.timed(service.worker.encode(served.model, texts, request.ratio))
-    service.check_answer(sum(item.vectors.size for item in found), "input")
-    return await asyncio.to_thread(responses.embeddings, found, request, served.name)
+    encoded = await service.timed(service.worker.encode(served.model, texts, request.ratio))
+    service.check_answer(sum(item.vectors.size for item in encoded), "input")
+    return await asyncio.to_thread(responses.embeddings, encoded, request, served.name)
 
 
 @router.post("/rerank", response_model_exclude_none=True)
@@ -41,12 +41,12 @@ async def rerank(request: s.RerankRequest, service: Running) -> s.RerankAnswer:
     await service.check_texts(served, query=[request.query], documents=texts)
     query_ratio = served.query_ratio or request.ratio
     pair = service.worker.encode_pair(served.model, request.query, query_ratio, texts, request.ratio)
-    query, found = await service.timed(pair)
-    service.check_answer(len(query) * max(map(len, found)), "documents")
+    query, encoded = await service.timed(pair)
+    service.check_answer(len(query) * max(map(len, encoded)), "documents")
     return await asyncio.to_thread(
         responses.rerank,
         query,
-        found,
+        encoded,
         texts,
         request,
         model=served.name,

@@ -22,13 +22,13 @@ async def nuggets(request: s.NuggetsRequest, service: Running) -> s.NuggetsAnswe
     await service.check_texts(served, texts=request.texts)
     if request.pieces:
         work = service.worker.run(lambda: responses.with_pieces(served.model, request.texts, request.ratio))
-        found, pieces = await service.timed(work)
+        encoded, pieces = await service.timed(work)
     else:
-        encoded = service.worker.encode(served.model, request.texts, request.ratio)
-        found, pieces = await service.timed(encoded), None
+        encoding = service.worker.encode(served.model, request.texts, request.ratio)
+        encoded, pieces = await service.timed(encoding), None
     if request.vectors:
-        service.check_answer(sum(item.vectors.size for item in found), "texts")
-    out = await asyncio.to_thread(lambda: [responses.nuggets(item, request.vectors) for item in found])
+        service.check_answer(sum(item.vectors.size for item in encoded), "texts")
+    out = await asyncio.to_thread(lambda: [responses.nuggets(item, request.vectors) for item in encoded])
     if pieces is not None:
         out = [
             item.model_copy(update={"pieces": text_pieces})
@@ -76,7 +76,7 @@ async def gain(request: s.GainRequest, service: Running) -> s.GainAnswer:
     """Return how much one nugget alone raises the probability of each token of its window."""
     served = service.models.decoding(request.model)
     await service.check_texts(served, text=[request.text])
-    found = await service.timed(service.worker.run(lambda: responses.gain(served.model, request)))
-    if found is None:
+    answer = await service.timed(service.worker.run(lambda: responses.gain(served.model, request)))
+    if answer is None:
         raise Refused(422, f"there is no nugget {request.nugget}: the text has fewer nuggets.", "nugget")
-    return found
+    return answer
