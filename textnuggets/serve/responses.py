@@ -14,10 +14,12 @@ from textnuggets.analysis.highlight import highlight
 from textnuggets.errors import InputError, MissingExtraError
 from textnuggets.io.sentences import sentence_spans
 from textnuggets.model.coverage import Coverage, collecting
+from textnuggets.model.encoding import Budget
 from textnuggets.model.layout import ORDINARY, Layout
 from textnuggets.model.maxsim import maxsim, unit
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.nuggets import Nuggets
+from textnuggets.model.selection import nugget_count
 from textnuggets.model.windows import cut_into_windows
 from textnuggets.search.results import Hit
 from textnuggets.serve import schemas as s
@@ -252,9 +254,6 @@ def _by_words(query: str, document: str) -> tuple[float | None, list[str]]:
 
 def gain(model: NuggetModel, request: s.GainRequest) -> s.GainAnswer | None:
     """Return the probability gain of one nugget over its window; None if the text has fewer nuggets."""
-    from textnuggets.model.encoding import Budget
-    from textnuggets.model.selection import nugget_count
-
     budget = Budget.of(request.ratio, None, model.config.ratio)
     (windows,) = cut_into_windows(model.tokenizer, [request.text], model.window)
     index = request.nugget  # within the remaining windows
