@@ -1,4 +1,4 @@
-"""The command line, run as users run it."""
+"""The command line, called as users call it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from textnuggets.errors import InputError
 
 
 def run_process(*arguments, env=None):
-    """In a process of its own, where what it prints depends on how it was started."""
+    """Run the command in a new process, for output that depends on the environment."""
     return subprocess.run(
         [sys.executable, "-m", "textnuggets", *map(str, arguments)],
         capture_output=True,
@@ -29,7 +29,7 @@ def run_process(*arguments, env=None):
 
 
 def error_of(result):
-    """The one line that says what was wrong."""
+    """Return the one-line error message."""
     assert result.returncode == 2, result.stderr
     (line,) = result.stderr.strip().splitlines()
     assert line.startswith("error: ")
@@ -133,7 +133,10 @@ def test_highlight_marks_nuggets_in_brackets_without_colours_and_writes_a_page(
     [
         (["encode", "nowhere.txt", "-o", "x.parquet"], "nowhere.txt: no such file"),
         (["encode", "nowhere.xyz", "-o", "x.parquet"], "use .txt, .jsonl or .parquet"),
-        (["encode", "-", "-o", "x.parquet", "--dtype", "int8"], "'int8' is not float32"),
+        (
+            ["encode", "-", "-o", "x.parquet", "--dtype", "int8"],
+            "must be float32, float16 or float64, got 'int8'",
+        ),
         (["encode", "-"], "Missing option"),
         (["encode", "-", "-o", "x.parquet", "--ratoi", "1"], "No such option: --ratoi"),
         (["encode", "-", "-o", "x.parquet", "--batch-size", "0"], "Invalid value for '--batch-size'"),
@@ -148,7 +151,7 @@ def test_bad_input_is_one_line_and_code_two(run, arguments, message):
     assert message in error_of(run(*arguments, stdin=""))
 
 
-def test_a_model_that_is_not_there_or_not_one_is_one_line_too(run, texts, tmp_path, copier_folder):
+def test_a_missing_or_invalid_model_is_a_one_line_error(run, texts, tmp_path, copier_folder):
     out = tmp_path / "x.parquet"
     failed = run("encode", texts, "-o", out, "--model", tmp_path / "nothing")
     assert f"cannot load '{tmp_path}/nothing': no such folder." in error_of(failed)
@@ -172,7 +175,7 @@ def test_without_arguments_it_shows_its_help(run):
     assert "Commands:" in shown.stdout
 
 
-def test_plain_output_is_the_text_itself_in_any_locale(copier_folder):
+def test_plain_output_is_the_text_in_any_locale(copier_folder):
     text = "猫" * 120 + " :cat: \t x"
     shown = run_process(
         "highlight", text, "--model", copier_folder, "--ratio", "0.01", env={"PYTHONIOENCODING": "ascii"}
@@ -189,7 +192,7 @@ def test_an_original_that_is_missing_is_named(run, texts, tmp_path, copier_folde
     fewer = tmp_path / "fewer.txt"
     fewer.write_text(CORPUS[0] + "\n")
     result = run("reconstruct", out, "--against", fewer, "--beams", 1, "-o", tmp_path / "back.jsonl")
-    assert "has no text with the id '2'" in error_of(result)
+    assert "has no text with id '2'" in error_of(result)
     assert not (tmp_path / "back.jsonl").exists()
 
 
@@ -207,7 +210,7 @@ def test_line_breaks_come_back_through_a_file(run, tmp_path, copier_folder):
         assert 0 < word["probability"] < 1
     assert "doubtful" not in json.loads(run("reconstruct", out).stdout)
     for share in (0, 1.5):
-        assert "--doubtful is a probability" in error_of(run("reconstruct", out, "--doubtful", share))
+        assert "--doubtful must be a probability" in error_of(run("reconstruct", out, "--doubtful", share))
 
 
 def test_a_warning_is_one_plain_line(run, tmp_path, copier_folder):
@@ -237,35 +240,35 @@ def test_texts_that_do_not_reach_a_fidelity_are_counted_on_standard_error(run, t
     assert pd.read_parquet(out).fidelity.lt(0.95).tolist() == [False, True]
 
 
-def test_nuggets_of_a_model_without_decoder_say_which_and_what_to_do(run, texts, tmp_path):
+def test_decoding_nuggets_of_a_model_without_decoder_names_the_model_and_the_fix(run, texts, tmp_path):
     out = tmp_path / "out.parquet"
     assert run("encode", texts, "-o", out).returncode == 0
     line = error_of(run("reconstruct", out, "-o", tmp_path / "back.jsonl"))
-    assert "was made by the model 'search', which has no decoder" in line
+    assert "was encoded by the model 'search', which has no decoder" in line
     assert "--model reconstruct" in line
     assert not list(tmp_path.glob("back*"))
 
 
-def test_a_fidelity_is_asked_of_the_model_that_decodes(run, texts, tmp_path, monkeypatch):
-    asked = []
+def test_a_fidelity_uses_the_model_with_a_decoder_by_default(run, texts, tmp_path, monkeypatch):
+    requested = []
 
     def load(name):
-        asked.append(name)
-        raise InputError("far enough")
+        requested.append(name)
+        raise InputError("stop here")
 
     monkeypatch.setattr(sys.modules["textnuggets.cli.encode"], "load_model", load)
     run("encode", texts, "-o", tmp_path / "x.parquet", "--fidelity", 0.9)
     run("encode", texts, "-o", tmp_path / "x.parquet")
-    assert asked == ["reconstruct", None]
+    assert requested == ["reconstruct", None]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--resume"], "several files resume by themselves"),
+        (["--resume"], "several files resume automatically"),
         (["--workers", "3"], "--workers 3 has no effect without --engine ray"),
         (["--address", "a:1", "--engine", "local"], "--address a:1 has no effect without --engine ray"),
-        (["--ratio", "0.1", "--fidelity", "0.9"], "give --ratio or --fidelity, not both"),
+        (["--ratio", "0.1", "--fidelity", "0.9"], "--ratio and --fidelity exclude each other"),
     ],
 )
 def test_options_without_effect_are_refused(run, tmp_path, arguments, message):

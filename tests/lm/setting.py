@@ -1,4 +1,4 @@
-"""A tiny language model and something for it to read."""
+"""A tiny language model and texts for it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.tiny import CORPUS, tiny_model, tiny_tokenizer
 from textnuggets import NuggetLM
 from textnuggets.lm.memory import History
 
-SIZE = 16  # tokens of a segment
+SIZE = 16  # tokens per segment
 LONG = " ".join(CORPUS * 2)
 
 
@@ -16,7 +16,7 @@ def make_lm(family="bart", history=3, **settings):
     torch.manual_seed(0)
     lm = NuggetLM.from_nuggets(tiny_model(family), segment=SIZE, history=history, **settings)
     with torch.no_grad():
-        lm.ages.weight.normal_()  # so that it makes a difference
+        lm.ages.weight.normal_()  # so that ages have an effect
     return lm
 
 
@@ -25,7 +25,7 @@ def ids_of(text=LONG):
 
 
 def logits(lm, ids, past):
-    """The logits of a segment after past segments."""
+    """Return the logits of a segment after past segments."""
     with torch.no_grad():
         history = History.of([lm.remember(past)]) if past else None
         return lm(torch.tensor([ids]), history).logits[0]

@@ -1,4 +1,4 @@
-"""Language models are trained, with a fixed encoder or with everything."""
+"""Training of language models, with a frozen or a trained encoder."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_every_kind_of_language_model_learns(recipe, tmp_path, changes):
     assert NuggetLM.from_pretrained(best).config.segment == SIZE
 
 
-def test_a_fixed_encoder_stays_as_it_is_and_its_nuggets_are_computed_once(recipe, tmp_path, monkeypatch):
+def test_a_frozen_encoder_does_not_change_and_its_nuggets_are_computed_once(recipe, tmp_path, monkeypatch):
     changes = [*LM, "optimizer.steps=3", "report.evaluate_every=3"]
     best = train(read_recipe(recipe, changes), tmp_path / "run")
     after = NuggetLM.from_pretrained(best).nugget.state_dict()
@@ -64,8 +64,8 @@ def test_a_fixed_encoder_stays_as_it_is_and_its_nuggets_are_computed_once(recipe
     assert losses(tmp_path / "again") == losses(tmp_path / "run")
 
 
-def test_nuggets_from_the_cache_are_those_computed_on_the_way(recipe, tmp_path):
-    """But for float16, in which they are kept."""
+def test_cached_nuggets_equal_computed_ones(recipe, tmp_path):
+    """Up to the float16 precision of the cache."""
     changes = [*LM, "optimizer.lr=1e-9", "optimizer.steps=6", "model.dropout=0.0"]
     train(read_recipe(recipe, changes), tmp_path / "cached")
     train(read_recipe(recipe, [*changes, "objective.train_encoder=true"]), tmp_path / "computed")
@@ -73,7 +73,7 @@ def test_nuggets_from_the_cache_are_those_computed_on_the_way(recipe, tmp_path):
     assert list(cached.values()) == pytest.approx(list(computed.values()), rel=2e-3)
 
 
-def test_settings_the_start_does_not_have_and_texts_without_history_are_refused(recipe, tmp_path):
+def test_settings_that_differ_from_the_start_and_texts_without_history_are_refused(recipe, tmp_path):
     with pytest.raises(ConfigError, match=r"model\.selector is 'mean', but .* has 'learned'"):
         train(read_recipe(recipe, [*LM, "model.selector=mean"]), tmp_path / "run")
     (tmp_path / "short.jsonl").write_text('{"text": "cat"}\n' * 3)
@@ -81,7 +81,7 @@ def test_settings_the_start_does_not_have_and_texts_without_history_are_refused(
         train(read_recipe(recipe, [*LM, f'data.train=["{tmp_path / "short.jsonl"}"]']), tmp_path / "short")
 
 
-def test_a_language_model_is_trained_on(recipe, tmp_path):
+def test_training_continues_from_a_language_model(recipe, tmp_path):
     best = train(read_recipe(recipe, [*LM, "optimizer.steps=6"]), tmp_path / "first")
     again = [*LM, f"model.start={best}"]
     train(read_recipe(recipe, again), tmp_path / "second")
@@ -92,8 +92,8 @@ def test_a_language_model_is_trained_on(recipe, tmp_path):
     assert after.config.history == before.config.history == 3
 
 
-def test_a_segment_comes_with_those_right_before_it_oldest_first():
-    class Numbers:  # a segment is its own number, and so is its memory
+def test_a_segment_comes_with_the_segments_before_it_oldest_first():
+    class Numbers:  # a segment and its memory are its index
         def segment(self, place):
             return np.array([place.text, place.segment])
 
@@ -107,13 +107,13 @@ def test_a_segment_comes_with_those_right_before_it_oldest_first():
     assert Segments(Numbers(), Numbers())[target]["history"] == [Place(4, 1), Place(4, 2)]
 
 
-def test_a_model_reads_by_default_as_much_as_it_learned_to(recipe):
+def test_the_default_history_is_the_largest_of_training(recipe):
     for histories, history in (("[0]", 0), ("[1, 2]", 2), ("[]", 3)):
         changes = [*LM, f"objective.histories={histories}"]
         assert build_model(read_recipe(recipe, changes)).config.history == history
 
 
-def test_the_segments_of_a_batch_have_equally_much_before_them():
+def test_the_segments_of_a_batch_have_the_same_history():
     places = [Place(text, segment) for text in range(4) for segment in range(6)]
     batches = list(SegmentBatches(places, [1, 3], 5, 40, seed=0))
     assert batches == list(SegmentBatches(places, [1, 3], 5, 40, seed=0))
@@ -136,6 +136,6 @@ def test_the_segments_of_a_batch_have_equally_much_before_them():
         ("optimizer.gradient_checkpointing=true", "does not go with"),
     ],
 )
-def test_recipes_that_cannot_be_are_refused(recipe, change, message):
+def test_invalid_recipes_are_refused(recipe, change, message):
     with pytest.raises(ConfigError, match=message):
         read_recipe(recipe, [*LM, change])

@@ -1,4 +1,4 @@
-"""Language models with compressed history: no leaks, no gaps; kept, refused and commanded."""
+"""Language models with compressed history: what they read, saving and loading, errors, commands."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from textnuggets.evaluate.perplexity import evaluate_perplexity, make_article, p
 from textnuggets.io.wikitext import split_words
 from textnuggets.lm.memory import History
 
-# -------------------------------------------------------------------- what is read, and what is not
+# -------------------------------------------------------------------- what the decoder reads
 
 
 @pytest.mark.parametrize("family", DECODERS)
@@ -30,12 +30,12 @@ def test_a_later_token_changes_no_earlier_logit(family):
     before = logits(lm, current, [first, second])
     changed = logits(lm, [*current[:-1], 7], [first, second])
     torch.testing.assert_close(before[:-1], changed[:-1])
-    # The logit of a place predicts its own token, so that not even the last one sees it.
+    # Position i predicts token i, so even the last logits do not see the last token.
     torch.testing.assert_close(before[-1], changed[-1])
     assert not torch.allclose(before, logits(lm, [7, *current[1:]], [first, second]))
 
 
-def test_history_is_read_and_what_lies_beyond_it_is_not():
+def test_history_is_read_and_older_segments_are_not():
     lm = make_lm(history=2)
     article = make_article(split_words(LONG), tiny_tokenizer())
     other = make_article(split_words(LONG), tiny_tokenizer())
@@ -69,7 +69,7 @@ def test_without_history_it_is_the_decoder_without_cross_attention(family):
     torch.testing.assert_close(logits(lm, current, []), expected)
 
 
-def test_rows_without_a_past_are_not_touched_by_those_with_one():
+def test_rows_without_a_past_are_not_affected_by_rows_with_one():
     lm = make_lm()
     first, second, third = segments(3)
     with torch.no_grad():
@@ -91,13 +91,13 @@ def test_the_last_segment_is_one_segment_old():
     torch.testing.assert_close(found.vectors[0], torch.cat([long.vectors, short.vectors]))
 
 
-def test_what_is_older_than_all_it_learned_from_is_as_old_as_that():
+def test_ages_beyond_those_of_training_use_the_largest_age():
     lm = make_lm(history=3)
     first, second = segments(2)
     with torch.no_grad():
         history = History.of([lm.remember([first, second])])
         nuggets = [lm.memory_of(history._replace(ages=history.ages + more))[0] for more in (0, 1, 2, 99)]
-    # Two and one segments old; one segment more is three and two, then there is nothing older.
+    # Ages are 2 and 1, then 3 and 2, then 3 is the largest.
     assert not torch.allclose(nuggets[0], nuggets[1])
     torch.testing.assert_close(nuggets[1][:, :5], nuggets[2][:, :5])
     torch.testing.assert_close(nuggets[3], nuggets[0] - lm.ages(history.ages) + lm.ages.weight[3])
@@ -118,7 +118,7 @@ def test_tokens_as_memory_are_a_longer_context():
     torch.testing.assert_close(found, whole)
 
 
-def test_a_compressive_memory_is_the_mean_of_what_was_read():
+def test_a_compressive_memory_is_the_mean_of_keys_and_values():
     lm = make_lm(memory="compressive", history=2, pooled=4)
     first, second, third = (torch.tensor([part]) for part in segments(3))
     with torch.no_grad():
@@ -132,7 +132,7 @@ def test_a_compressive_memory_is_the_mean_of_what_was_read():
 
 
 @pytest.mark.parametrize("memory", ["tokens", "compressive"])
-def test_every_token_of_the_context_is_remembered_and_none_that_comes_later(memory):
+def test_every_token_of_the_context_is_read_and_no_later_one(memory):
     lm = make_lm(memory=memory, history=2, pooled=4)
     context, current = (torch.tensor([part]) for part in segments(2))
     with torch.no_grad():
@@ -146,7 +146,7 @@ def test_every_token_of_the_context_is_remembered_and_none_that_comes_later(memo
         torch.testing.assert_close(lm(later, context=context).logits, found)
 
 
-# -------------------------------------------------------------------- keeping
+# -------------------------------------------------------------------- saving and loading
 
 
 def test_a_language_model_is_saved_and_loaded(tmp_path):
@@ -164,7 +164,7 @@ def test_a_language_model_is_saved_and_loaded(tmp_path):
     assert again.open(CORPUS[0]).generate(5) == lm.open(CORPUS[0]).generate(5)
 
 
-def test_only_what_differs_from_the_base_is_stored(tmp_path):
+def test_only_weights_that_differ_from_the_base_are_stored(tmp_path):
     tiny_model().save_pretrained(tmp_path / "base")
     base = load(tmp_path / "base")
     lm = NuggetLM.from_nuggets(load(tmp_path / "base"), segment=SIZE)
@@ -179,7 +179,7 @@ def test_only_what_differs_from_the_base_is_stored(tmp_path):
     assert str(tmp_path) not in (tmp_path / "lm" / "config.json").read_text().replace(
         f'"base": "{tmp_path}', ""
     )
-    # Loaded, it has all its weights, and is saved with them; options are heeded.
+    # A loaded model is saved with all its weights; loading options are respected.
     again.save_pretrained(tmp_path / "whole")
     whole = NuggetLM.from_pretrained(tmp_path / "whole")
     for name, value in whole.state_dict().items():
@@ -197,7 +197,7 @@ def test_only_what_differs_from_the_base_is_stored(tmp_path):
     other = tiny_model(scorer_layer=2)
     shutil.rmtree(tmp_path / "base")
     other.save_pretrained(tmp_path / "base")
-    with pytest.raises(CheckpointError, match="goes with the model"):
+    with pytest.raises(CheckpointError, match="needs the model"):
         NuggetLM.from_pretrained(tmp_path / "lm")
 
 
@@ -215,22 +215,22 @@ def test_the_language_model_of_the_package_reads_its_history(tmp_path, run):
         NuggetModel.from_pretrained("lm")
 
 
-def test_what_cannot_model_language_is_refused(tmp_path):
-    with pytest.raises(BackboneError, match="no decoder to model language"):
+def test_models_and_settings_that_do_not_fit_are_refused(tmp_path):
+    with pytest.raises(BackboneError, match="no decoder, which a language model needs"):
         NuggetLM.from_nuggets(tiny_model("bert"), segment=SIZE)
-    with pytest.raises(ConfigError, match="positions are needed"):
+    with pytest.raises(ConfigError, match="positions, but the decoder has"):
         NuggetLM.from_nuggets(tiny_model(), segment=500)
     with pytest.raises(ConfigError, match="memory must be one of"):
         make_lm(memory="all")
     with pytest.raises(ConfigError, match="cannot be pooled"):
         make_lm(memory="compressive", pooled=5)
-    with pytest.raises(ConfigError, match="positions are needed"):
+    with pytest.raises(ConfigError, match="positions, but the decoder has"):
         make_lm(memory="tokens").open("", history=9)
-    with pytest.raises(ConfigError, match="the encoder has room for 64"):
+    with pytest.raises(ConfigError, match="exceed the encoder's window of 64"):
         NuggetLM.from_nuggets(tiny_model(), segment=64)
-    with pytest.raises(ConfigError, match="'sentence_boundary' cannot choose"):
+    with pytest.raises(ConfigError, match="'sentence_boundary' cannot be used"):
         NuggetLM.from_nuggets(tiny_model(selector="sentence_boundary"), segment=SIZE)
-    with pytest.raises(ConfigError, match="positions are needed"):
+    with pytest.raises(ConfigError, match="positions, but the decoder has"):
         evaluate_perplexity(
             make_lm(memory="tokens"), [make_article(split_words(LONG), tiny_tokenizer())], [9]
         )
@@ -266,7 +266,7 @@ def test_the_commands_evaluate_and_generate(tmp_path, capsys, monkeypatch):
     assert code == 0
     assert out.strip()
     assert "3 segments as" in err
-    going_on = ["generate", tmp_path / "lm", "--prompt", tmp_path / "text.txt"]
+    generate = ["generate", tmp_path / "lm", "--prompt", tmp_path / "text.txt"]
     for arguments, message in (
         (["generate", tmp_path / "lm", "--prompt", tmp_path / "none"], "no such file"),
         (["evaluate", tmp_path / "lm", tmp_path / "text.txt", "--stride", 5], "does not divide"),
@@ -276,9 +276,9 @@ def test_the_commands_evaluate_and_generate(tmp_path, capsys, monkeypatch):
             ["evaluate", tmp_path / "lm", tmp_path / "text.txt", "--ratio", 7, "--history", 0],
             "ratio must lie",
         ),
-        ([*going_on, "--sample", "--beams", 3], "exclude each other"),
-        ([*going_on, "--top-p", 0.5], "go with --sample"),
-        ([*going_on, "--seed", 2**32], "--seed"),
+        ([*generate, "--sample", "--beams", 3], "exclude each other"),
+        ([*generate, "--top-p", 0.5], "no effect without --sample"),
+        ([*generate, "--seed", 2**32], "--seed"),
     ):
         code, _, err = run(*arguments)
         assert code == 2

@@ -1,4 +1,4 @@
-"""Perplexity: which tokens and words count, each once, the same for all models."""
+"""Perplexity: which tokens and words are scored, each once, the same for all models."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from textnuggets.io.wikitext import split_words, write_out
 
 
 def test_perplexity_on_a_toy_computed_by_hand(monkeypatch):
-    """Two words, of two and one tokens, and one that does not count."""
+    """Two words of two tokens and one, and one word that is not counted."""
     lm = make_lm()
     article = make_article(split_words("cat <unk> dog"), tiny_tokenizer())
     words = [article.words.tolist().count(word) for word in range(3)]
@@ -43,17 +43,17 @@ def test_perplexity_on_a_toy_computed_by_hand(monkeypatch):
     assert found["token_perplexity"]["value"] == pytest.approx(math.exp(-np.mean(counted)))
 
 
-def test_words_are_told_apart_by_where_they_were_said_last():
+def test_words_are_grouped_by_their_last_occurrence():
     forms = ["Ann", "met", "Ann", "Bob", "met", "Cid", "Ann", "x", "y", "Bob"]
     places = np.array([0, 1, 2, 3, 4, 5, 6, 7, 8, 8 + 8 * 4])
     found = [KINDS[kind] for kind in last_said(forms, places, segment=4)]
     new, same, past = "not yet", "in its segment", "before it"
-    # 'Bob' again stands in the segment of tokens 40 to 43, which looks back as far as token 8.
+    # The second 'Bob' is in the segment of tokens 40 to 43, whose history starts at token 8.
     assert found == [new, new, same, new, past, new, past, new, new, new]
     assert KINDS[last_said(["Bob", "Bob"], np.array([8, 40]), segment=4)[1]] == past
 
 
-def test_what_is_counted_by_kind_is_what_is_counted_at_all():
+def test_counts_by_kind_add_up_to_the_total():
     lm = make_lm()
     articles = [make_article(split_words(text), tiny_tokenizer()) for text in (LONG, "Cat <unk> dog cat")]
     assert "by_kind" not in evaluate_perplexity(lm, articles)[0]  # segments overlap
@@ -64,7 +64,7 @@ def test_what_is_counted_by_kind_is_what_is_counted_at_all():
     assert found["by_kind"]["names"]["not yet"][1] >= 1
 
 
-def test_every_token_is_scored_once_whatever_the_stride():
+def test_every_token_is_scored_once_for_any_stride():
     articles = [make_article(split_words(text), tiny_tokenizer()) for text in (LONG, CORPUS[0], "cat")]
     for stride in (SIZE, SIZE // 2, SIZE // 4):
         seen = [np.zeros(len(article.ids)) for article in articles]
@@ -112,7 +112,7 @@ def test_a_folder_is_its_files(tmp_path):
     ]
 
 
-def test_a_long_text_is_remembered_a_part_at_a_time(monkeypatch):
+def test_a_long_text_is_encoded_in_parts(monkeypatch):
     articles = [make_article(split_words(text), tiny_tokenizer()) for text in (LONG, CORPUS[0])]
     whole = evaluate_perplexity(make_lm(), articles, [0, 2])
     monkeypatch.setattr("textnuggets.evaluate.perplexity.WINDOWS", 3)
@@ -142,7 +142,7 @@ def test_articles_begin_with_headings_as_in_wikitext(tmp_path):
             read_articles(str(path), tiny_tokenizer())
 
 
-def test_another_ratio_is_another_memory():
+def test_the_ratio_changes_the_memory():
     articles = [make_article(split_words(LONG), tiny_tokenizer())]
     own, same, other = (evaluate_perplexity(make_lm(), articles, ratio=r)[0] for r in (None, 0.25, 0.5))
     assert own == same
@@ -159,7 +159,7 @@ def test_a_segment_has_three_quarters_of_context_by_default(segment, stride):
     assert default_stride(segment) == stride
 
 
-def test_tokens_have_as_much_before_them_as_the_stride_leaves():
+def test_the_stride_sets_the_context_of_each_token():
     lm = make_lm(history=0)
     article = make_article(split_words(LONG), tiny_tokenizer())
     (found,) = evaluate_perplexity(lm, [article])
@@ -173,7 +173,7 @@ def test_tokens_have_as_much_before_them_as_the_stride_leaves():
     assert found["token_perplexity"]["value"] == pytest.approx(np.exp(-np.mean(logs)), rel=1e-5)
 
 
-def test_words_too_long_for_a_number_and_words_without_tokens():
+def test_overflowing_perplexity_and_words_without_tokens():
     lm = make_lm()
     articles = [make_article(split_words(text), tiny_tokenizer()) for text in ("cat" * 900, "dog")]
     (found,) = evaluate_perplexity(lm, articles)
@@ -198,7 +198,7 @@ def test_one_article_has_no_interval():
     assert show(two["change"], 1).endswith(f"({two['change']['low']:.1f} to {two['change']['high']:.1f})")
 
 
-def test_wikitext_is_written_as_people_write_and_keeps_its_words():
+def test_wikitext_is_converted_to_ordinary_text_and_keeps_its_words():
     written = (
         "It said \" the 1 @,@ 200 well @-@ known ( 5 – 6 cm ) lobster 's pots \" ; don 't ask , or <unk> .",
         '" Yes " , 0 @.@ 7 % of it – all .',
@@ -215,8 +215,8 @@ def test_wikitext_is_written_as_people_write_and_keeps_its_words():
     assert cut == [plain.get(word, word) for word in words]
 
 
-def test_a_space_belongs_to_the_word_it_opens():
-    """Also where the space is a token of its own."""
+def test_a_space_belongs_to_the_word_after_it():
+    """Also if the space is a separate token."""
     text = "cat <unk> dog"
     spans = [(0, 3), (3, 4), (4, 9), (9, 10), (10, 13)]
     encoding = SimpleNamespace(ids=[0, 1, 2, 3, 4], offsets=spans)

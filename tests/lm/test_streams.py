@@ -1,4 +1,4 @@
-"""Texts that grow: remembered as they do, generated, saved and continued."""
+"""Streams: appended, generated, saved and resumed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def make(memory="nuggets", family="bart", history=2):
 
 
 def predictions(lm, current, past):
-    """Logits of a segment after past ones by `forward` alone, all at once."""
+    """Return the logits of a segment after past segments, from one call of `forward`."""
     if lm.config.memory == "nuggets":
         return logits(lm, current, past)
     context = torch.tensor([[token for segment in past for token in segment]]) if past else None
@@ -47,16 +47,16 @@ def test_streaming_equals_predicting_segment_by_segment(memory, family):
         found = predictions(lm, part, parts[max(0, place - 2) : place]).log_softmax(-1)
         expected += found[range(len(part)), part].tolist()
     assert lm.open("").score(ids) == pytest.approx(expected, abs=1e-4)
-    # In pieces, it is the same stream.
+    # The same stream in pieces.
     stream = lm.open(ids[:5])
     assert stream.score(ids[5:40]) + stream.score(ids[40:]) == pytest.approx(expected[5:], abs=1e-4)
-    # And so it is evaluated, if segments do not overlap.
+    # Evaluation without overlap gives the same result.
     (result,) = evaluate_perplexity(lm, [make_article(split_words(LONG), tiny_tokenizer())], stride=SIZE)
     assert result["token_perplexity"]["value"] == pytest.approx(math.exp(-np.mean(expected)), rel=1e-4)
 
 
 @pytest.mark.parametrize("memory", MEMORIES)
-def test_what_is_kept_are_the_last_segments_however_long_the_text(memory):
+def test_only_the_last_segments_are_kept_for_any_length(memory):
     ids = ids_of() * 3
     lm = make(memory)
     at_once, by_token = lm.open(ids), lm.open("")
@@ -74,14 +74,14 @@ def test_what_is_kept_are_the_last_segments_however_long_the_text(memory):
                 torch.testing.assert_close(kept.scores, wanted.scores)
             else:
                 assert kept == wanted
-    nuggets = 5  # a quarter of a segment and the two tokens around it
+    nuggets = 5  # a quarter of a segment and its two special tokens
     assert at_once.size == {"nuggets": 2 * nuggets, "tokens": 2 * SIZE, "compressive": 2 * SIZE // 4}[memory]
     assert len(lm.open(ids, history=0).past) == 0
     assert len(lm.open(ids, history=3).past) == 3
 
 
 @pytest.mark.parametrize("memory", MEMORIES)
-def test_greedy_writes_what_forward_finds_likeliest_after_the_same_past(memory):
+def test_greedy_generation_picks_the_most_likely_token_of_forward(memory):
     lm = make(memory)
     ids = ids_of()[: 2 * SIZE + 3]
     stream = lm.open(ids)
@@ -98,7 +98,7 @@ def test_greedy_writes_what_forward_finds_likeliest_after_the_same_past(memory):
 
 
 @pytest.mark.parametrize("memory", MEMORIES)
-def test_generating_goes_on_past_segments(memory):
+def test_generating_continues_across_segments(memory):
     lm = make(memory)
     shown = []
     stream = lm.open(LONG)
@@ -110,7 +110,7 @@ def test_generating_goes_on_past_segments(memory):
     assert lm.generate(LONG, 3 * SIZE, history=0) != text
 
 
-def test_what_is_written_begins_with_a_space_where_one_belongs():
+def test_a_continuation_starts_with_a_space_where_needed():
     lm = make()
     ids = ids_of()[: 2 * SIZE + 3]
     new = lm.open(ids)._continue(8, check_options(lm, {}))
@@ -119,26 +119,26 @@ def test_what_is_written_begins_with_a_space_where_one_belongs():
     assert decode_after(tiny_tokenizer(), ids_of("cat"), ids_of("dog")) == " dog"
 
 
-def test_sampling_draws_other_texts():
+def test_sampling_draws_different_texts():
     lm = make_lm()
     torch.manual_seed(1)
     drawn = {lm.open(CORPUS[0]).generate(10, do_sample=True, temperature=5.0) for _ in range(3)}
     assert len(drawn) == 3
 
 
-def test_sampling_leaves_out_no_token_unless_it_is_told_to():
+def test_sampling_excludes_no_token_by_default():
     lm = make()
     torch.manual_seed(0)
     options = {"do_sample": True, "temperature": 1000.0}
     drawn = {token for _ in range(200) for token in lm.open("")._continue(1, check_options(lm, options))}
-    assert len(drawn) > 60  # 50 is what transformers would draw from
+    assert len(drawn) > 60  # the default top_k of transformers is 50
     options = check_options(lm, {**options, "top_k": 3})
     few = {token for _ in range(10) for token in lm.open("")._continue(1, options)}
     assert len(few) <= 3
 
 
 @pytest.mark.parametrize("memory", MEMORIES)
-def test_beams_find_what_is_at_least_as_likely(memory):
+def test_beam_search_finds_a_text_at_least_as_likely(memory):
     lm = make(memory)
     ids = ids_of()[: 2 * SIZE + 3]
     found = [
@@ -149,7 +149,7 @@ def test_beams_find_what_is_at_least_as_likely(memory):
 
 
 @pytest.mark.parametrize("memory", MEMORIES)
-def test_nothing_is_said_twice_across_segments_if_so_asked(memory):
+def test_options_against_repetition_work_across_segments(memory):
     lm = make(memory)
 
     def trigrams(**options):
@@ -165,16 +165,16 @@ def test_nothing_is_said_twice_across_segments_if_so_asked(memory):
     assert len(set(trigrams(repetition_penalty=5.0))) > len(set(free))
 
 
-def test_what_would_end_a_text_early_or_make_several_is_refused():
+def test_options_that_end_a_text_early_or_return_several_are_refused():
     lm = make()
     for option in ("stop_strings", "eos_token_id", "num_return_sequences", "use_cache", "generation_config"):
-        with pytest.raises(ConfigError, match=f"generate takes no '{option}'.* It takes {OPTIONS[0]}"):
+        with pytest.raises(ConfigError, match=f"generate does not support '{option}'; use {OPTIONS[0]}"):
             lm.generate(LONG, 3, **{option: 2})
     with pytest.raises(ConfigError, match="num_beams must be"):
         lm.generate(LONG, 3, num_beams=None)
 
 
-def test_words_that_are_forbidden_come_on_top_of_what_is_no_text():
+def test_forbidden_words_are_added_to_special_tokens():
     lm = make()
     ids = ids_of()[: 2 * SIZE + 3]
     first, *_ = lm.open(ids)._continue(1, check_options(lm, {}))
@@ -183,7 +183,7 @@ def test_words_that_are_forbidden_come_on_top_of_what_is_no_text():
     assert {token for (token,) in settings["bad_words_ids"]} == {*tiny_tokenizer().all_special_ids, first}
 
 
-def test_what_was_shown_before_an_interruption_is_part_of_the_stream():
+def test_text_shown_before_an_interruption_is_part_of_the_stream():
     lm = make()
     stream, shown = lm.open(LONG), []
 
@@ -203,12 +203,14 @@ def test_what_was_shown_before_an_interruption_is_part_of_the_stream():
     assert (again.current, again.last) == (stream.current, stream.last)
 
 
-def test_a_stream_is_as_it_was_when_something_fails(monkeypatch):
+def test_a_failure_leaves_the_stream_unchanged(monkeypatch):
     lm = make()
     stream = lm.open(LONG)
     before = (stream.length, list(stream.current), list(stream.last), list(stream.past))
     for wrong in ([-3], [10**6]):
-        with pytest.raises(InputError, match=f"{wrong[0]} is no token of this model: ids go from 0 to"):
+        with pytest.raises(
+            InputError, match=f"{wrong[0]} is not a token id of this model: use ids from 0 to"
+        ):
             stream.append([7, *wrong])
     monkeypatch.setattr(lm, "remember", lambda *_: (_ for _ in ()).throw(MemoryError))
     with pytest.raises(MemoryError):
@@ -229,7 +231,7 @@ def test_a_stream_is_saved_and_continued(memory, tmp_path):
     assert again.score(ids_of()) == stream.score(ids_of())
 
 
-def test_a_stream_goes_on_with_no_other_model(tmp_path):
+def test_a_stream_is_not_resumed_by_another_model(tmp_path):
     make().open(LONG).save(tmp_path / "state")
     others = {
         "weights": NuggetLM.from_nuggets(tiny_model(scorer_layer=2), segment=SIZE),
@@ -243,10 +245,10 @@ def test_a_stream_goes_on_with_no_other_model(tmp_path):
     with torch.no_grad():
         aged.ages.weight += 1
     for name, lm in [*others.items(), ("weights", aged)]:
-        with pytest.raises(InputError, match=f"state was written by a model with other {name}"):
+        with pytest.raises(InputError, match=f"state was written by a model with different {name}"):
             Stream.load(lm, tmp_path / "state")
     save_file({"x": torch.zeros(1)}, tmp_path / "list", {"textnuggets": "[]"})
     (tmp_path / "state").write_bytes(b"broken")
     for name in ("state", "list", "none"):
-        with pytest.raises(InputError, match="no saved stream"):
+        with pytest.raises(InputError, match="not a saved stream"):
             Stream.load(make(), tmp_path / name)

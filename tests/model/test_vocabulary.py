@@ -129,7 +129,7 @@ def test_the_command_writes_a_folder_that_trains(run, folder, tmp_path):
     NuggetModel.from_backbone(tmp_path / "small", NuggetConfig(scorer_layer=1))
     assert json.loads((tmp_path / "small" / "config.json").read_text())["vocab_size"] < 400
     for wrong, words in (
-        ((folder, "--texts", texts, "--out", tmp_path / "small"), "is there already"),
+        ((folder, "--texts", texts, "--out", tmp_path / "small"), "already exists"),
         ((folder, "--texts", "none.txt", "--out", tmp_path / "b"), "no such file"),
         ((tmp_path / "none", "--texts", texts, "--out", tmp_path / "b"), "cannot load"),
         ((folder, "--texts", texts, "--out", tmp_path / "b", "--spm", texts), "is for a Marian backbone"),

@@ -1,4 +1,4 @@
-"""The HTTP API: what it answers, what it refuses, and that nothing brings it down."""
+"""The HTTP API: responses, errors, batching and limits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def client(copier, tmp_path_factory):
         yield made
 
 
-def test_embeddings_have_openais_shape(client, copier):
+def test_embeddings_have_openais_format(client, copier):
     answer = client.post(
         "/v1/embeddings", json={"input": CORPUS[:2], "ratio": 0.2, "spans": True, "scores": True}
     )
@@ -60,7 +60,7 @@ def test_base64_holds_the_same_numbers(client):
     assert np.abs(vectors - np.array(plain["embedding"])).max() < 1e-6
 
 
-def test_rerank_has_the_shape_of_cohere_and_jina(client, copier):
+def test_rerank_has_the_format_of_cohere_and_jina(client, copier):
     documents = [CORPUS[1], {"text": CORPUS[0]}, CORPUS[2]]
     body = {"query": CORPUS[0], "documents": documents, "top_n": 2, "return_documents": True}
     found = client.post("/v1/rerank", json=body).json()
@@ -94,7 +94,7 @@ def test_nuggets_come_back_as_text(client):
     assert direct == {"text": CORPUS[0], "bleu": 100.0, "vectors": len(found["nuggets"])}
 
 
-def test_line_breaks_survive_the_way_through_the_api(client):
+def test_line_breaks_are_kept_by_the_api(client):
     text = f"{CORPUS[0]}\n\n{CORPUS[1]}"
     item = client.post("/nuggets", json={"texts": [text], "ratio": 0.25}).json()["texts"][0]
     assert item["layout"]["runs"][0][1] == "\n\n"
@@ -107,13 +107,13 @@ def test_line_breaks_survive_the_way_through_the_api(client):
     assert "more than white space" in refused.json()["error"]["message"]
 
 
-def test_what_cannot_be_decoded_again_is_said_in_the_answer(client):
+def test_characters_that_cannot_be_decoded_give_a_warning(client):
     answer = client.post("/reconstruct", json={"texts": [f"{CORPUS[0]} 東京"]}).json()
     assert "cannot be decoded again: '京', '東'" in answer["warning"]
     assert "warning" not in client.post("/reconstruct", json={"texts": [CORPUS[0]]}).json()
 
 
-def test_similarity_shows_what_it_is_made_of(client):
+def test_similarity_returns_its_cosines(client):
     found = client.post("/similarity", json={"query": CORPUS[0], "document": CORPUS[1]}).json()
     matrix = np.array(found["matrix"])
     assert matrix.shape == (len(found["query"]["nuggets"]), len(found["document"]["nuggets"]))
@@ -125,7 +125,7 @@ def test_similarity_shows_what_it_is_made_of(client):
     assert "cat" in same["shared_words"]
 
 
-def test_gain_is_that_of_probing(client, copier):
+def test_gain_returns_the_gain_of_each_token(client, copier):
     found = client.post("/gain", json={"text": CORPUS[0], "nugget": 1}).json()
     assert len(found["gain"]) == len(found["tokens"]) == copier.encode(CORPUS[0]).token_count
     assert max(map(abs, found["gain"])) > 0.001
@@ -134,7 +134,7 @@ def test_gain_is_that_of_probing(client, copier):
     assert failed.json()["error"]["param"] == "nugget"
 
 
-def test_search_looks_into_the_index(client):
+def test_search_returns_documents_of_the_index(client):
     found = client.post("/search", json={"query": CORPUS[2], "k": 2}).json()["hits"]
     assert found[0]["id"] == "d2"
     assert found[0]["text"] == CORPUS[2]
@@ -143,7 +143,7 @@ def test_search_looks_into_the_index(client):
     assert [hit["id"] for hit in filtered] == ["d4"]
 
 
-def test_health_and_metrics_tell_what_goes_on(client):
+def test_health_and_metrics_report_the_state(client):
     assert client.get("/health").json() == {
         "status": "ok", "model": "tiny", "decodes": True, "ratio": 0.5, "dimensions": 32, "documents": 5, "models": ["tiny"],
         "version": client.get("/health").json()["version"],
@@ -155,13 +155,13 @@ def test_health_and_metrics_tell_what_goes_on(client):
     assert "textnuggets_pending 0.0" in metrics
 
 
-def test_the_page_fetches_nothing_from_elsewhere(client):
+def test_the_page_loads_nothing_from_other_hosts(client):
     page = client.get("/").text
     assert "<title>textnuggets</title>" in page
     assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
 
 
-# -------------------------------------------------------------------- what is refused
+# -------------------------------------------------------------------- errors
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_the_page_fetches_nothing_from_elsewhere(client):
         ("/v1/rerank", {"query": "a b " * 1000, "documents": ["a"]}, 413, "query"),
     ],
 )
-def test_bad_input_gets_an_answer_that_names_the_field(client, path, body, status, param):
+def test_an_error_names_the_field(client, path, body, status, param):
     answer = client.post(path, json=body)
     assert answer.status_code == status
     error = answer.json()["error"]
@@ -201,7 +201,7 @@ def test_bad_input_gets_an_answer_that_names_the_field(client, path, body, statu
     assert error["message"]
 
 
-def test_what_is_no_json_or_too_large_or_no_text_is_refused(client):
+def test_invalid_json_large_bodies_and_invalid_unicode_are_refused(client):
     headers = {"Content-Type": "application/json"}
     assert client.post("/nuggets", content=b"{", headers=headers).status_code == 422
     assert client.post("/nuggets", content=b"x" * 30_000, headers=headers).status_code == 413
@@ -222,7 +222,7 @@ BAD_NUGGETS = {
 
 
 @pytest.mark.parametrize("name", BAD_NUGGETS)
-def test_nuggets_that_cannot_be_are_refused(client, name):
+def test_invalid_nuggets_are_refused(client, name):
     good = {
         "token": "a",
         "span": [0, 1],
@@ -241,7 +241,7 @@ def test_nuggets_that_cannot_be_are_refused(client, name):
     "windows",
     [[[1, 1, 0, 0], [0, 1, 0, 5]], [[1, 0, 0, 1]], [[1, 9999, 0, 1]], [[1, 2, 5, 1]], [], [[2, 3, 0, 1]]],
 )
-def test_windows_that_do_not_fit_are_refused(client, windows):
+def test_invalid_windows_are_refused(client, windows):
     nugget = {
         "token": "a",
         "span": [0, 1],
@@ -256,7 +256,7 @@ def test_windows_that_do_not_fit_are_refused(client, windows):
     assert "windows" in answer.json()["error"]["message"]
 
 
-def test_an_answer_that_would_be_too_large_is_refused(copier):
+def test_a_response_that_would_be_too_large_is_refused(copier):
     with TestClient(create_app({"tiny": copier}, limits=Limits(numbers=100))) as client:
         for path, body in (
             ("/v1/embeddings", {"input": CORPUS[0], "ratio": 1}),
@@ -278,7 +278,7 @@ def test_a_body_of_unknown_length_is_not_read(client):
     assert client.post("/nuggets", content=b"{}", headers=headers).status_code == 411
 
 
-def test_an_error_of_the_servers_own_has_the_same_shape_and_is_counted(copier, monkeypatch):
+def test_an_internal_error_has_the_same_format_and_is_counted(copier, monkeypatch):
     monkeypatch.setattr(type(copier), "encode", lambda *_, **__: 1 / 0)
     with TestClient(create_app({"tiny": copier}), raise_server_exceptions=False) as client:
         answer = client.post("/nuggets", json={"texts": ["a"]})
@@ -287,7 +287,7 @@ def test_an_error_of_the_servers_own_has_the_same_shape_and_is_counted(copier, m
         assert 'path="/nuggets",status="500"' in client.get("/metrics").text
 
 
-def test_an_encoder_alone_does_not_decode_and_without_an_index_nothing_is_searched():
+def test_decoding_needs_a_decoder_and_search_needs_an_index():
     with TestClient(create_app({"bert": tiny_model("bert")})) as client:
         assert client.post("/reconstruct", json={"texts": ["a"]}).status_code == 422
         assert client.post("/gain", json={"text": "a", "nugget": 0}).status_code == 422
@@ -297,7 +297,7 @@ def test_an_encoder_alone_does_not_decode_and_without_an_index_nothing_is_search
         assert "documents" not in client.get("/health").json()
 
 
-def test_a_key_is_asked_for_if_there_is_one(copier):
+def test_a_key_is_required_if_one_is_set(copier):
     with TestClient(create_app({"tiny": copier}, api_key="secret")) as client:
         assert client.post("/nuggets", json={"texts": ["a"]}).status_code == 401
         wrong = client.post("/nuggets", json={"texts": ["a"]}, headers={"Authorization": "Bearer no"})
@@ -308,12 +308,12 @@ def test_a_key_is_asked_for_if_there_is_one(copier):
         assert client.get("/").status_code == 200
 
 
-def test_an_empty_key_is_no_key(copier):
+def test_an_empty_key_is_refused(copier):
     with pytest.raises(ConfigError, match="the API key is empty"):
         create_app({"tiny": copier}, api_key="")
 
 
-def test_other_origins_are_let_in_only_if_asked_for(copier):
+def test_other_origins_are_allowed_only_with_cors(copier):
     headers = {"Origin": "https://example.org"}
     with TestClient(create_app({"tiny": copier})) as client:
         assert "access-control-allow-origin" not in client.get("/health", headers=headers).headers
@@ -324,7 +324,7 @@ def test_other_origins_are_let_in_only_if_asked_for(copier):
         assert refused.headers["access-control-allow-origin"] == "https://example.org"
 
 
-# -------------------------------------------------------------------- batches, limits, time
+# -------------------------------------------------------------------- batching, limits, timeouts
 
 
 def test_requests_that_arrive_together_are_encoded_together(model):
@@ -343,7 +343,7 @@ def test_requests_that_arrive_together_are_encoded_together(model):
         assert np.abs(nuggets.vectors - model.encode(text, ratio=0.2).vectors).max() < 1e-5
 
 
-def test_what_comes_while_a_batch_is_encoded_makes_up_the_next(model, monkeypatch):
+def test_requests_during_a_batch_form_the_next_one(model, monkeypatch):
     gate, encode, sizes = threading.Event(), type(model).encode, []
 
     def slowly(self, texts, **options):
@@ -359,7 +359,7 @@ def test_what_comes_while_a_batch_is_encoded_makes_up_the_next(model, monkeypatc
         while not sizes:
             await asyncio.sleep(0.001)
         later = []
-        for text in ("dog", "door", "mat"):  # each long after the window of the one before it
+        for text in ("dog", "door", "mat"):  # each after the window of the previous one
             later.append(asyncio.create_task(worker.encode(model, [text], 0.2)))
             await asyncio.sleep(0.01)
         gate.set()
@@ -394,7 +394,7 @@ def test_one_bad_request_of_a_batch_fails_alone(model, monkeypatch):
     assert isinstance(bad, InputError)
 
 
-def test_when_too_many_wait_the_next_is_told_to_try_again(model):
+def test_a_full_queue_rejects_further_requests(model):
     async def ask():
         worker = Worker(window=0.2, batch_tokens=10_000, most=2)
         first = [asyncio.create_task(worker.encode(model, ["cat"], None)) for _ in range(2)]
@@ -408,7 +408,7 @@ def test_when_too_many_wait_the_next_is_told_to_try_again(model):
     asyncio.run(ask())
 
 
-def test_what_was_given_up_is_not_worked_for(model, monkeypatch):
+def test_cancelled_requests_are_not_encoded(model, monkeypatch):
     gate, encoded = threading.Event(), []
     encode = type(model).encode
 
@@ -428,7 +428,7 @@ def test_what_was_given_up_is_not_worked_for(model, monkeypatch):
         for task in late:
             task.cancel()
         await asyncio.sleep(0)
-        assert worker.pending == 4  # they still stand in the queue
+        assert worker.pending == 4  # they still take places in the queue
         gate.set()
         await first
         await worker.run(lambda: None)
@@ -451,7 +451,7 @@ def test_a_large_request_does_not_hold_up_small_ones_in_its_batch(model):
     assert asyncio.run(ask()) >= 2
 
 
-def test_busy_and_late_answers_say_so(copier, monkeypatch):
+def test_a_full_queue_and_a_timeout_are_reported(copier, monkeypatch):
     gate = threading.Event()
     encode = type(copier).encode
     monkeypatch.setattr(type(copier), "encode", lambda *a, **k: gate.wait(5) and encode(*a, **k))
@@ -466,7 +466,7 @@ def test_busy_and_late_answers_say_so(copier, monkeypatch):
         assert busy.headers["retry-after"] == "1"
 
 
-def test_whoever_reads_the_address_can_connect_and_answers_are_sent_at_once(monkeypatch, copier_folder):
+def test_the_printed_address_accepts_connections_and_packets_are_sent_immediately(monkeypatch, copier_folder):
     seen = []
 
     def run(_, sockets):

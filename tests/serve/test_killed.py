@@ -1,4 +1,4 @@
-"""A server that is killed while it answers takes nothing of its index with it."""
+"""A server that is killed while handling requests loses no document of its index."""
 
 from __future__ import annotations
 

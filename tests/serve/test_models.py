@@ -1,4 +1,4 @@
-"""A server with several models: which of them answers, and what it says of those that are not served."""
+"""A server with several models: which one handles a request, and errors for models that are not served."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LETTER = (
 
 @pytest.fixture(scope="module")
 def encoder() -> NuggetModel:
-    """A model without a decoder that is made for comparing."""
+    """A model without a decoder that is trained for comparing."""
     made = tiny_model("bert")
     made.config.objective, made.config.query_ratio = "contrastive", 0.6
     return made
@@ -42,7 +42,7 @@ def encoder() -> NuggetModel:
 
 @pytest.fixture(scope="module")
 def decoder() -> NuggetModel:
-    """A model with a decoder that is not made for comparing."""
+    """A model with a decoder that is not trained for comparing."""
     made = tiny_model("bart", ratio=0.5)
     made.config.objective = "autoencode"
     return made
@@ -50,12 +50,12 @@ def decoder() -> NuggetModel:
 
 @pytest.fixture
 def client(encoder, decoder):
-    """Both; what decodes is first, so that the first is not always the one that answers."""
+    """Both models; the decoder is first, so that the first is not always the one to use."""
     with TestClient(create_app({"decoder": decoder, "encoder": encoder})) as made:
         yield made
 
 
-def test_models_are_listed_in_openais_shape_with_what_they_can_do(client):
+def test_models_are_listed_in_openais_format_with_their_capabilities(client):
     found = client.get("/v1/models").json()
     assert found["object"] == "list"
     shared = {"object": "model", "owned_by": "textnuggets", "dimensions": 32, "searches": False}
@@ -117,13 +117,13 @@ def test_a_request_goes_to_the_model_it_names(client, encoder, decoder, name):
 
 
 @pytest.mark.parametrize("path", ["/reconstruct", "/gain"])
-def test_an_encoder_asked_to_decode_names_a_model_that_can(client, path):
+def test_decoding_with_an_encoder_names_a_model_with_a_decoder(client, path):
     answer = client.post(path, json={**BODIES[path], "model": "encoder"})
     assert answer.status_code == 422
-    assert "ask 'decoder'" in answer.json()["error"]["message"]
+    assert "use 'decoder'" in answer.json()["error"]["message"]
 
 
-def test_without_a_decoder_the_answer_says_which_model_to_add(encoder):
+def test_without_a_decoder_the_error_says_which_model_to_add(encoder):
     with TestClient(create_app({"encoder": encoder})) as client:
         answer = client.post("/reconstruct", json=BODIES["/reconstruct"])
     assert answer.status_code == 422
@@ -142,13 +142,13 @@ def test_similarity_encodes_the_query_at_the_models_ratio_for_queries(client, en
     assert found["score"] == pytest.approx(maxsim(query, document), abs=1e-5)
 
 
-def test_comparing_with_a_model_not_made_for_it_is_answered_with_a_warning_and_logged_once(client, caplog):
+def test_comparing_with_a_model_not_trained_for_it_warns_and_logs_once(client, caplog):
     with caplog.at_level(logging.WARNING, "textnuggets.serve"):
         for path in ("/v1/rerank", "/similarity", "/v1/rerank"):
             assert "warning" not in client.post(path, json=BODIES[path]).json()
             found = client.post(path, json={**BODIES[path], "model": "decoder"}).json()
             assert found["warning"] == (
-                "the model 'decoder' is trained to rebuild texts, not to compare them: use 'encoder' for that."
+                "the model 'decoder' is trained to reconstruct texts, not to compare them: use 'encoder' for that."
             )
     assert len(caplog.records) == 1
 
@@ -156,7 +156,7 @@ def test_comparing_with_a_model_not_made_for_it_is_answered_with_a_warning_and_l
 @pytest.mark.parametrize("path", ["/v1/rerank", "/similarity"])
 def test_a_query_and_its_documents_take_one_place_in_the_queue(encoder, path):
     with TestClient(create_app({"encoder": encoder}, limits=Limits(max_queue=1))) as client:
-        for _ in range(2):  # the place is free again
+        for _ in range(2):  # the place in the queue is free again
             assert client.post(path, json=BODIES[path]).status_code == 200
         assert "textnuggets_pending 0.0" in client.get("/metrics").text
 
@@ -178,7 +178,7 @@ def test_batches_never_mix_models(encoder, decoder):
 # -------------------------------------------------------------------- probabilities
 
 
-def test_probabilities_are_asked_of_the_model_only_if_a_request_wants_them(client, decoder, monkeypatch):
+def test_probabilities_are_computed_only_on_request(client, decoder, monkeypatch):
     asked = []
 
     def reconstruct(nuggets, **options):
@@ -226,7 +226,7 @@ def test_the_model_of_the_index_is_the_default_for_comparing(encoder, decoder, t
         assert "built with 'decoder'" in wrong.json()["error"]["message"]
 
 
-def test_an_index_brings_its_model_along(decoder, place):
+def test_the_model_of_an_index_is_added(decoder, place):
     index, _ = place
     with TestClient(create_app({"decoder": decoder}, NuggetIndex.open(index))) as client:
         assert client.get("/health").json()["models"] == ["decoder", "own"]
@@ -235,18 +235,18 @@ def test_an_index_brings_its_model_along(decoder, place):
         assert "warning" not in found
 
 
-def test_of_two_models_with_one_name_the_second_has_its_whole_name(decoder, place):
+def test_a_second_model_with_the_same_name_is_served_under_its_full_name(decoder, place):
     index, folder = place
     with TestClient(create_app({"own": decoder}, NuggetIndex.open(index))) as client:
         assert client.get("/health").json()["models"] == ["own", str(folder)]
 
 
-# -------------------------------------------------------------------- what the command loads
+# -------------------------------------------------------------------- loading
 
 
 @pytest.fixture
 def loaded(monkeypatch, encoder, decoder):
-    """What the command loads, by name; shipped models are stood in for by tiny ones."""
+    """Names of the models that are loaded; tiny models replace the shipped ones."""
     names = []
 
     def stand_in(name):
@@ -264,7 +264,7 @@ def test_both_shipped_models_are_served_by_default(loaded):
     assert index is None
 
 
-def test_without_the_package_of_models_search_is_served_alone_with_a_note(loaded, monkeypatch, capsys):
+def test_without_textnuggets_models_only_search_is_served_with_a_note(loaded, monkeypatch, capsys):
     def missing(_):
         raise MissingExtraError("textnuggets-models", "models", "the model 'reconstruct'")
 
@@ -275,7 +275,7 @@ def test_without_the_package_of_models_search_is_served_alone_with_a_note(loaded
     assert note.startswith("note: only 'search' is served; the model 'reconstruct' needs")
 
 
-def test_without_a_name_the_model_of_the_index_takes_the_place_of_search(loaded, place):
+def test_the_model_of_the_index_replaces_search_by_default(loaded, place):
     models, index = load_all(None, place[0])
     index.close()
     assert list(models) == ["own", "reconstruct"]
@@ -301,10 +301,10 @@ def test_the_model_of_the_index_is_added_to_those_that_are_named(loaded, place):
     assert len(loaded) == 2
 
 
-def test_an_index_whose_model_was_moved_says_so_and_is_closed(place, tmp_path):
+def test_an_index_whose_model_was_moved_is_an_error_and_is_closed(place, tmp_path):
     index, own = place
     own.rename(tmp_path / "moved")
-    with pytest.raises(IndexFileError, match="name it with --model"):
+    with pytest.raises(IndexFileError, match="set --model to its new path"):
         load_all(None, index)
     NuggetIndex.open(index).close()  # it is not locked
 

@@ -1,4 +1,4 @@
-"""The page, in a real browser: every tab, by mouse and by keyboard."""
+"""The page in a real browser: every tab, with mouse and keyboard."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--
 
 
 def serve(app):
-    """The app on a port of its own; returns its address and what stops it."""
+    """Run the app on a free port; return its address and a function that stops it."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -48,7 +48,7 @@ def serve(app):
 
 
 def with_probabilities(model):
-    """Return a `reconstruct` that doubts the word "bridge." alone."""
+    """Return a `reconstruct` with a low probability only for the word "bridge."."""
     plain = type(model).reconstruct
 
     def reconstruct(nuggets, return_probabilities=False, **options):
@@ -90,15 +90,15 @@ def browser():
 
 @pytest.fixture
 def page(browser, address):
-    """The page, opened; whatever it asks from elsewhere, and any error of its script, fails the test."""
+    """The opened page; the test fails on script errors and on requests to other hosts."""
     context = browser.new_context()
     opened = context.new_page()
-    errors, strangers = [], []
+    errors, external = [], []
     opened.on("pageerror", lambda error: errors.append(str(error)))
     opened.on(
         "request",
         lambda request: (
-            strangers.append(request.url) if not request.url.startswith((address, "data:")) else None
+            external.append(request.url) if not request.url.startswith((address, "data:")) else None
         ),
     )
     opened.goto(address)
@@ -106,10 +106,10 @@ def page(browser, address):
     yield opened
     context.close()
     assert not errors
-    assert not strangers
+    assert not external
 
 
-def test_look_marks_nuggets_live_and_shows_what_one_knows(page, copier):
+def test_look_marks_nuggets_live_and_shows_the_gain_of_one(page, copier):
     page.fill("#look-text", CORPUS[0])
     page.locator("#look-ratio").fill("0.3")
     marks = page.locator("#look-out mark")
@@ -172,7 +172,7 @@ def test_search_shows_hits_with_their_matches_marked(page):
     assert first.locator("mark").count()
 
 
-def test_of_a_long_document_search_shows_what_matched_and_the_rest_when_asked(page):
+def test_search_shows_matches_of_a_long_document_and_the_rest_on_demand(page):
     page.click("#tab-search")
     page.fill("#search-query", "The cat sat.")
     page.keyboard.press("Enter")
@@ -186,12 +186,12 @@ def test_of_a_long_document_search_shows_what_matched_and_the_rest_when_asked(pa
     expect(long.locator("button")).to_have_count(0)
 
 
-def test_a_refused_request_is_told_and_the_next_one_clears_it(page):
+def test_an_error_is_shown_and_the_next_request_clears_it(page):
     page.click("#tab-search")
     page.fill("#search-query", "")
     page.keyboard.press("Enter")
     expect(page.locator("#error")).not_to_be_empty()
-    # What another tab was asked before, and answers only now, does not clear it.
+    # A late response in another tab does not clear it.
     page.evaluate("busy('look', null, async () => {})")
     expect(page.locator("#error")).not_to_be_empty()
     page.fill("#search-query", CORPUS[3])
@@ -214,7 +214,7 @@ def test_everything_can_be_reached_by_keyboard(page):
     expect(page.locator("#look-out mark").nth(1)).to_have_attribute("aria-pressed", "true")
 
 
-def test_a_phone_shows_it_without_scrolling_sideways_and_a_dark_one_in_dark(browser, address):
+def test_a_phone_shows_the_page_without_horizontal_scrolling_and_in_dark_mode(browser, address):
     context = browser.new_context(viewport={"width": 360, "height": 740}, color_scheme="dark")
     page = context.new_page()
     page.goto(address)
@@ -258,7 +258,7 @@ def test_line_breaks_show_as_line_breaks(page):
 
 @pytest.fixture
 def several(copier, monkeypatch):
-    """Return a model for comparing and one that decodes."""
+    """A model for comparing and one with a decoder."""
     encoder = tiny_model("bert")
     monkeypatch.setattr(encoder.config, "objective", "contrastive")
     monkeypatch.setattr(encoder.config, "query_ratio", 0.6)
@@ -292,7 +292,7 @@ def test_every_tab_offers_the_models_that_fit_it(browser, several):
         for name, decodes in (("encoder", False), ("decoder", True)):
             page.select_option("#look-model", name)
             expect(marks).to_have_count(len(several[name].encode(CORPUS[0], ratio=0.5)))
-            page.wait_for_timeout(400)  # until nothing is drawn anew
+            page.wait_for_timeout(400)  # until drawing has finished
             marks.first.click()
             assert page.locator("#gain-go").is_visible() is decodes
         page.click("#tab-rebuild")

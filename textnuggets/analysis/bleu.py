@@ -40,8 +40,13 @@ class Bleu:
     def of_counts(self, sums: Sequence[int]) -> float:
         """Return the micro-averaged BLEU of summed `counts`."""
         order = self._metric.max_ngram_order
-        matches, totals, lengths = list(sums[:order]), list(sums[order : 2 * order]), sums[-2:]
-        return float(self._metric.compute_bleu(matches, totals, *lengths, self._metric.smooth_method).score)
+        matches, totals, length, reference_length = (
+            list(sums[:order]),
+            list(sums[order : 2 * order]),
+            *sums[-2:],
+        )
+        method = self._metric.smooth_method
+        return float(self._metric.compute_bleu(matches, totals, length, reference_length, method).score)
 
     @property
     def signature(self) -> str:

@@ -1,4 +1,4 @@
-"""The command `textnuggets`: one file per subcommand, heavy imports inside the functions."""
+"""The command `textnuggets`: one file per subcommand, with heavy imports inside the functions."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ app.command()(report)
 app.command()(reproduce)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         print(f"textnuggets {__version__}")
         raise typer.Exit
 
@@ -62,9 +62,9 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line: errors and warnings are one line on standard error, code 2 for bad input."""
+    """Run the command line: print errors and warnings as one line on standard error; exit with 2 on bad input."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # texts are UTF-8, whatever the locale says
+        if isinstance(stream, io.TextIOWrapper):  # texts are UTF-8 in every locale
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     if len(sys.argv) == 1:
         sys.argv.append("--help")
@@ -81,10 +81,10 @@ def main() -> None:
         _fail(str(error), 2)
     except KeyboardInterrupt:
         _fail("interrupted.", 130)
-    except BrokenPipeError:  # the reader of a pipe, such as `head`, has seen enough
+    except BrokenPipeError:  # the reader of a pipe, such as `head`, has closed it
         sys.stderr.close()
         sys.exit(141)
-    except OSError as error:  # a full disk, a folder without permission
+    except OSError as error:  # such as a full disk or a missing permission
         _fail(str(error), 1)
     sys.exit(code)
 
@@ -97,7 +97,7 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Print one of our warnings as one line, any other as Python does."""
+    """Print a TextnuggetsWarning as one line, and other warnings as Python does."""
     stream = sys.stderr if file is None else file
     if issubclass(category, TextnuggetsWarning):
         print(f"warning: {' '.join(str(message).split())}", file=stream)

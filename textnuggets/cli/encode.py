@@ -1,4 +1,4 @@
-"""textnuggets encode: texts into a Parquet file of nuggets."""
+"""textnuggets encode: encode texts into a Parquet file of nuggets."""
 
 from __future__ import annotations
 
@@ -16,51 +16,56 @@ def encode(
     texts: Annotated[
         str,
         typer.Argument(
-            help="A .txt file with one text a line, .jsonl with 'text' and perhaps 'id', .parquet "
-            "with such columns, or '-' for standard input. A folder or a pattern such as 'shards/*.jsonl' "
-            "stands for several files, and OUT for a folder."
+            help="A .txt file with one text per line, .jsonl with 'text' and optionally 'id', .parquet with these "
+            "columns, or '-' for standard input. With a folder or a pattern such as 'shards/*.jsonl', OUT is a "
+            "folder with one file each."
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Parquet file, or folder of them, to write.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Parquet file or folder to write.")],
     model: Model = None,
     ratio: Ratio = None,
     dtype: Annotated[
-        str, typer.Option(callback=check_dtype, help="Of the stored vectors: float32, float16 or float64.")
+        str,
+        typer.Option(callback=check_dtype, help="Dtype of the stored vectors: float32, float16 or float64."),
     ] = "float32",
     batch_size: BatchSize = 32,
     fidelity: Annotated[
         float | None,
         typer.Option(
-            help="Instead of a ratio: as many nuggets a text as it needs to come back with this BLEU, such as 0.95. "
-            "Texts that do not reach it are counted at the end. With the model 'reconstruct' by default."
+            help="Instead of a ratio: use as many nuggets per text as needed to reconstruct it with this BLEU, such "
+            "as 0.95. Texts below it are counted at the end. The default model is then 'reconstruct'."
         ),
     ] = None,
-    with_text: Annotated[bool, typer.Option("--with-text", help="Store the texts, too.")] = False,
+    with_text: Annotated[bool, typer.Option("--with-text", help="Also store the texts.")] = False,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue an interrupted run; several files do so by themselves.")
+        bool, typer.Option("--resume", help="Resume an interrupted run; several files resume automatically.")
     ] = False,
     skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Report lines that cannot be read, and go on.")
+        bool, typer.Option("--skip-bad", help="Report and skip lines that cannot be read.")
     ] = False,
     engine: Annotated[
-        str | None, typer.Option(help="For several files: 'local' (by default) or 'ray'.")
+        str | None, typer.Option(help="Engine for several files: 'local' (default) or 'ray'.")
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="With ray: how many files at once; 2 by default.")
+        int | None, typer.Option(min=1, help="With ray: number of files encoded in parallel; 2 by default.")
     ] = None,
     address: Annotated[
-        str | None, typer.Option(help="With ray: of a cluster; by default one is started here.")
+        str | None, typer.Option(help="With ray: address of a cluster; a local one is started by default.")
     ] = None,
 ) -> None:
     """Encode texts into nuggets."""
     several = engine is not None or Path(texts).is_dir() or any(sign in texts for sign in "*?[")
     if several and resume:
-        raise InputError("--resume is for one file: several files resume by themselves, so leave it out.")
+        raise InputError(
+            "--resume applies to a single file; several files resume automatically: leave it out."
+        )
     for option, value in (("--workers", workers), ("--address", address)):
         if engine != "ray" and value is not None:
             raise InputError(f"{option} {value} has no effect without --engine ray.")
     if ratio is not None and fidelity is not None:
-        raise InputError("give --ratio or --fidelity, not both: a fidelity chooses the ratio of each text.")
+        raise InputError(
+            "--ratio and --fidelity exclude each other: --fidelity chooses the ratio of each text."
+        )
     if fidelity is not None and model is None:  # the default model has no decoder
         model = "reconstruct"
     if several:
@@ -99,7 +104,7 @@ def encode(
             resume=resume,
         )
     except KeyboardInterrupt:
-        print("interrupted: what is done is kept; continue with --resume.", file=sys.stderr)
+        print("interrupted: finished work is kept; resume with --resume.", file=sys.stderr)
         raise typer.Exit(130) from None
     skipped = f"; {bad:,} bad lines skipped" if bad else ""
     print(f"{out}: {rows:,} texts{skipped}", file=sys.stderr)
@@ -115,7 +120,7 @@ def _encode_shards(
     address: str | None,
 ) -> None:
     if engine not in ("local", "ray"):
-        raise InputError(f"--engine must be local or ray, got {engine!r}.")
+        raise InputError(f"--engine must be 'local' or 'ray', got {engine!r}.")
     from textnuggets.bulk.shards import Settings, encode_shards, find_shards
     from textnuggets.cli.options import quiet_transformers
 
@@ -124,10 +129,12 @@ def _encode_shards(
     try:
         done = encode_shards(shards, out, Settings(model, **settings), engine, workers, address)  # type: ignore[arg-type]
     except KeyboardInterrupt:
-        print("interrupted: what is done is kept; the same command goes on.", file=sys.stderr)
+        print("interrupted: finished work is kept; run the same command to resume.", file=sys.stderr)
         raise typer.Exit(130) from None
     failed = [item for item in done if item.error is not None]
     rows = sum(item.rows for item in done)
-    print(f"{out}: {rows:,} texts of {len(done) - len(failed):,} files", file=sys.stderr)
+    print(f"{out}: {rows:,} texts from {len(done) - len(failed):,} files", file=sys.stderr)
     if failed:
-        raise InputError(f"{len(failed)} of {len(done)} files are not done: see above, and run it again.")
+        raise InputError(
+            f"{len(failed)} of {len(done)} files failed (see above): run the same command to retry."
+        )

@@ -1,4 +1,4 @@
-"""textnuggets highlight: see what a model picks."""
+"""textnuggets highlight: show which tokens a model selects as nuggets."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ FILE_NAME = re.compile(r"\S+\.(txt|jsonl|parquet)(\.gz)?")
 
 
 def highlight(
-    text: Annotated[str, typer.Argument(help="A text, or a file of texts as 'encode' reads them.")],
+    text: Annotated[str, typer.Argument(help="A text, or a file of texts in the formats of 'encode'.")],
     model: Model = None,
     ratio: Ratio = None,
     html: Annotated[
-        Path | None, typer.Option(help="Write a self-contained page instead of to the terminal.")
+        Path | None, typer.Option(help="HTML page to write, instead of printing to the terminal.")
     ] = None,
 ) -> None:
-    """Shade tokens by score, with nuggets on green."""
+    """Show texts with tokens shaded by score and nuggets in green."""
     from textnuggets.io.documents import is_unicode, read_documents
     from textnuggets.io.files import check_output, replacing
 
@@ -32,7 +32,7 @@ def highlight(
         check_output(html, text if _names_a_file(text) else None)
     texts = [document.text for document in read_documents(text)] if _names_a_file(text) else [text]
     if not all(map(is_unicode, texts)):
-        raise InputError("the text is not Unicode.")
+        raise InputError("the text is not valid Unicode: it contains lone surrogates.")
     loaded = load_model(model)
 
     from textnuggets.analysis.highlight import highlight as find_pieces
@@ -42,7 +42,7 @@ def highlight(
     if html is not None:
         used = loaded.config.ratio if ratio is None else ratio
         remark = (
-            f"The stronger a token is printed, the higher its score; those on green are the nuggets. "
+            f"Stronger tokens have higher scores; nuggets are green. "
             f"Model: {model or DEFAULT}, ratio {used:g}."
         )
         with replacing(html) as temporary:
@@ -54,7 +54,7 @@ def highlight(
 
     console = Console(highlight=False, soft_wrap=True)
     for item in pieces:
-        # Colours only where they can be seen; NO_COLOR is honoured by rich.
+        # Colours only if the terminal has them; rich respects NO_COLOR.
         if console.color_system:
             console.print(to_terminal(item))
         else:
@@ -62,8 +62,8 @@ def highlight(
 
 
 def _names_a_file(text: str) -> bool:
-    """Whether the argument is a file, or looks so much like one that its absence must be said."""
+    """Return whether the argument is a file, or looks like a file name and must be reported if missing."""
     try:
         return text == "-" or Path(text).is_file() or bool(FILE_NAME.fullmatch(text))
-    except (OSError, ValueError):  # too long for a name, or with a zero in it
+    except (OSError, ValueError):  # too long for a file name, or with a null character
         return False

@@ -1,4 +1,4 @@
-"""textnuggets lm: language models that read compressed history."""
+"""textnuggets lm: evaluate and run language models with compressed history."""
 
 from __future__ import annotations
 
@@ -22,38 +22,46 @@ Model = Annotated[str, typer.Argument(help="Shipped language model (lm), folder 
 
 @app.callback()
 def _root() -> None:
-    """Language models that read the nuggets of what came before."""
+    """Evaluate and run language models that read past text as nuggets."""
 
 
 @app.command()
 def evaluate(
     model: Model,
     text: Annotated[
-        str, typer.Argument(help="A .txt file, with headings as in WikiText or one text; or any corpus.")
+        str,
+        typer.Argument(
+            help="A .txt file (one text, or articles with headings as in WikiText), or any corpus."
+        ),
     ],
     history: Annotated[
         str | None,
         typer.Option(
-            help="Number of earlier segments to read, or several numbers: 0,1,8. The model's own by default."
+            help="Number of past segments to read, or several numbers: 0,1,8. The model's by default."
         ),
     ] = None,
-    ratio: Annotated[float | None, typer.Option(help="Compression ratio of the past.")] = None,
+    ratio: Annotated[
+        float | None, typer.Option(help="Compression ratio of the past; the model's by default.")
+    ] = None,
     stride: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Tokens each segment scores, the others being context; by default a quarter. A whole one is streaming.",
+            help="Number of tokens scored per segment, after the rest as context; a quarter of a segment by default. A "
+            "whole segment equals streaming.",
         ),
     ] = None,
-    articles: Annotated[int | None, typer.Option(min=1, help="Only the first so many articles.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="All figures, as JSON.")] = False,
+    articles: Annotated[
+        int | None, typer.Option(min=1, help="Number of articles to use, from the first; all by default.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")] = False,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder for perplexity.json and .md, as 'textnuggets report' reads them."),
+        typer.Option(help="Folder for perplexity.json and .md, which 'textnuggets report' reads."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the bootstrap.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
 ) -> None:
-    """Perplexity by word and by token."""
+    """Measure perplexity per word and per token."""
     histories = None if history is None else numbers("--history", history, int)
     if out is not None:
         check_folder(out)
@@ -64,7 +72,7 @@ def evaluate(
     from textnuggets.io.files import replacing
     from textnuggets.model.fingerprint import fingerprint
 
-    found = evaluate_perplexity(
+    measured = evaluate_perplexity(
         lm, read_articles(text, lm.tokenizer)[:articles], histories, ratio, stride, seed
     )
     about = {
@@ -73,7 +81,7 @@ def evaluate(
         "data": [describe_source(text)],
         "seed": seed,
     }
-    results = {**about, **software(), "results": found}
+    results = {**about, **software(), "results": measured}
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         write_results(out / "perplexity.json", results)
@@ -83,36 +91,41 @@ def evaluate(
     if as_json:
         print(json.dumps(results))
         return
-    for item in found:
+    for item in measured:
         word, token = show(item["word_perplexity"]), show(item["token_perplexity"])
         print(f"h = {item['history']}: perplexity by word {word}, by token {token}")
-    print(f"{found[0]['words']:,} words, {found[0]['tokens']:,} tokens", file=sys.stderr)
+    print(f"{measured[0]['words']:,} words, {measured[0]['tokens']:,} tokens", file=sys.stderr)
 
 
 @app.command()
 def generate(
     model: Model,
-    prompt: Annotated[Path, typer.Option(help="Text file to continue; '-' is standard input.")],
+    prompt: Annotated[Path, typer.Option(help="Text file to continue, or '-' for standard input.")],
     max_new_tokens: Annotated[
-        int, typer.Option("--max-new-tokens", "-n", min=1, help="Number of tokens to write.")
+        int, typer.Option("--max-new-tokens", "-n", min=1, help="Number of tokens to generate.")
     ] = 200,
     history: Annotated[
         int | None,
-        typer.Option(min=0, help="Number of earlier segments to read; the model's own by default."),
+        typer.Option(min=0, help="Number of past segments to read; the model's by default."),
     ] = None,
     beams: Annotated[int, typer.Option(min=1, help="Beam width.")] = 1,
-    sample: Annotated[bool, typer.Option("--sample", help="Draw tokens at random.")] = False,
-    temperature: Annotated[float | None, typer.Option(min=0.01, help="With --sample; 1 by default.")] = None,
-    top_p: Annotated[
-        float | None, typer.Option(min=0.01, max=1.0, help="With --sample; 0.95 by default.")
+    sample: Annotated[
+        bool, typer.Option("--sample", help="Sample tokens instead of choosing the most likely.")
+    ] = False,
+    temperature: Annotated[
+        float | None, typer.Option(min=0.01, help="Temperature of --sample; 1 by default.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of --sample.")] = 0,
+    top_p: Annotated[
+        float | None,
+        typer.Option(min=0.01, max=1.0, help="Nucleus probability of --sample; 0.95 by default."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of --sample.")] = 0,
 ) -> None:
-    """Continue a long text, token by token."""
+    """Generate a continuation of a long text."""
     if sample and beams > 1:
         raise InputError("--sample and --beams exclude each other: choose one.")
     if not sample and (temperature is not None or top_p is not None):
-        raise InputError("--temperature and --top-p go with --sample, which is not given.")
+        raise InputError("--temperature and --top-p have no effect without --sample.")
     text = _read(prompt)
     lm = _load(model)
 
@@ -131,12 +144,12 @@ def generate(
         f"{len(stream.current)} tokens as they are",
         file=sys.stderr,
     )
-    begun = False
+    started = False
 
     def write(part: str) -> None:
-        nonlocal begun
-        part = part if begun else part.lstrip()  # the space between the prompt and its continuation
-        begun = begun or bool(part)
+        nonlocal started
+        part = part if started else part.lstrip()  # no space before the first word
+        started = started or bool(part)
         print(part, end="", flush=True)
 
     stream.generate(max_new_tokens, write, **options)
@@ -159,10 +172,10 @@ def _read(path: Path) -> str:
 def _load(model: str) -> NuggetLM:
     from textnuggets.shipped import locate
 
-    place = locate(model)  # a wrong name is said before torch is imported
+    path = locate(model)  # reports a wrong name before torch is imported
 
     from textnuggets.cli.options import quiet_transformers
     from textnuggets.lm.modeling import load_language_model
 
     quiet_transformers()
-    return load_language_model(place)
+    return load_language_model(path)

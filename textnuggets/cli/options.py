@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they stand for."""
+"""Options shared by several commands, and their checks."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ Model = Annotated[
 ]
 Ratio = Annotated[
     float | None,
-    typer.Option(help="Compression ratio; the model's own by default. 0.1 keeps one token in ten."),
+    typer.Option(help="Compression ratio; the model's by default. 0.1 keeps one token in ten."),
 ]
 Number = TypeVar("Number", int, float)
-BatchSize = Annotated[int, typer.Option(min=1, help="Texts that go through the model together.")]
+BatchSize = Annotated[int, typer.Option(min=1, help="Number of texts per batch.")]
 
 
 def load_model(name: str | None) -> NuggetModel:
-    """Load the model of a command."""
+    """Load a model by name, or the default model."""
     from textnuggets.shipped import DEFAULT, locate
 
-    place = locate(DEFAULT if name is None else name)  # a wrong name is said before torch is imported
+    path = locate(DEFAULT if name is None else name)  # reports a wrong name before torch is imported
 
     from textnuggets.model.load import load_nugget_model
 
     quiet_transformers()
-    return load_nugget_model(place)
+    return load_nugget_model(path)
 
 
 def quiet_transformers() -> None:
-    """Do without the remarks transformers makes on the way."""
+    """Silence the messages, warnings and progress bars of transformers."""
     from transformers.utils import logging
 
     logging.set_verbosity_error()
@@ -48,21 +48,21 @@ def quiet_transformers() -> None:
 
 
 def numbers(option: str, text: str, kind: type[Number]) -> list[Number]:
-    """Numbers with commas between them, as the value of an option."""
+    """Parse the comma-separated numbers of an option."""
     try:
         return [kind(part) for part in text.split(",")]
     except ValueError as error:
-        raise InputError(f"{option} {text}: write numbers with commas between them ({error}).") from error
+        raise InputError(f"{option} must be comma-separated numbers, got {text!r} ({error}).") from error
 
 
 def check_folder(out: Path) -> None:
-    """Whether results can go there, checked before anything slow happens."""
+    """Raise InputError if the output folder is a file; call it before any slow work."""
     if out.exists() and not out.is_dir():
-        raise InputError(f"{out} is a file: name a folder.")
+        raise InputError(f"{out} is a file: choose a folder.")
 
 
 def check_dtype(dtype: str) -> str:
-    """The storage dtype, checked before anything slow happens."""
+    """Return the storage dtype; raise BadParameter if it is unknown."""
     if dtype not in ("float32", "float16", "float64"):
-        raise typer.BadParameter(f"{dtype!r} is not float32, float16 or float64.", param_hint="--dtype")
+        raise typer.BadParameter(f"must be float32, float16 or float64, got {dtype!r}.", param_hint="--dtype")
     return dtype

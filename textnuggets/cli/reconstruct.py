@@ -1,4 +1,4 @@
-"""textnuggets reconstruct: a Parquet file of nuggets back into texts."""
+"""textnuggets reconstruct: decode a Parquet file of nuggets into texts."""
 
 from __future__ import annotations
 
@@ -15,36 +15,39 @@ import typer
 from textnuggets.cli.options import BatchSize, load_model
 from textnuggets.errors import BackboneError, InputError
 
-ROWS = 256  # decoded before they are written
+ROWS = 256  # rows decoded before they are written
 
 
 def reconstruct(
-    nuggets: Annotated[str, typer.Argument(help="A Parquet file that 'textnuggets encode' wrote.")],
+    nuggets: Annotated[str, typer.Argument(help="Parquet file written by 'textnuggets encode'.")],
     out: Annotated[
         Path | None,
         typer.Option(
             "--out",
             "-o",
-            help="JSON lines to write; standard output by default. Unfinished, they are in OUT.partial.",
+            help="JSON lines file to write; standard output by default. Written as OUT.partial until it is complete.",
         ),
     ] = None,
     model: Annotated[
-        str | None, typer.Option("--model", help="Folder or hub id; by default the model that made the file.")
+        str | None,
+        typer.Option(
+            "--model", help="Shipped model, folder or hub id; by default the model that encoded the file."
+        ),
     ] = None,
     against: Annotated[
         str | None,
-        typer.Option(help="The original texts, matched by id: adds BLEU and exact match to every line."),
+        typer.Option(help="Original texts, matched by id; adds BLEU and exact match to every line."),
     ] = None,
     beams: Annotated[int, typer.Option(min=1, help="Beam width; 1 is greedy and fastest.")] = 5,
     batch_size: BatchSize = 16,
     doubtful: Annotated[
         float | None,
-        typer.Option(help="Adds to every line the words whose probability is below this, such as 0.5."),
+        typer.Option(help="Add to every line the words with a probability below this, such as 0.5."),
     ] = None,
 ) -> None:
     """Decode nuggets back into texts, as JSON lines with 'id' and 'text'."""
     if doubtful is not None and not 0 < doubtful <= 1:
-        raise InputError(f"--doubtful is a probability in (0, 1], got {doubtful}.")
+        raise InputError(f"--doubtful must be a probability in (0, 1], got {doubtful}.")
     from textnuggets.analysis.bleu import Bleu
     from textnuggets.io.files import check_output
     from textnuggets.io.progress import Progress
@@ -53,16 +56,18 @@ def reconstruct(
 
     if out is not None:
         check_output(out, nuggets)
-    made_by = read_metadata(nuggets).get("model")
+    encoded_by = read_metadata(nuggets).get("model")
     originals = _originals(against, nuggets) if against is not None else None
     bleu = Bleu("--against", effective_order=True) if against is not None else None
-    name = model or made_by
+    name = model or encoded_by
     if name is None:
-        raise InputError(f"{nuggets} does not say which model made it: name it with --model.")
+        raise InputError(f"{nuggets} does not record the model that encoded it: set --model.")
     loaded = load_model(name)
     if not loaded.can_decode:
-        made = f"{nuggets} was made by the model {name!r}, which" if model is None else f"the model {name!r}"
-        raise BackboneError(f"{made} has no decoder: encode the texts with --model reconstruct.")
+        subject = (
+            f"{nuggets} was encoded by the model {name!r}, which" if model is None else f"the model {name!r}"
+        )
+        raise BackboneError(f"{subject} has no decoder: encode the texts with --model reconstruct.")
     pairs: list[tuple[str, str]] = []
     rows = iter_nuggets(nuggets)
     with _writer(out) as write, Progress("reconstruct") as progress:
@@ -98,7 +103,7 @@ def reconstruct(
 
 
 def _originals(source: str, nuggets: str) -> dict[str, str]:
-    """The texts by id; that none is missing is found out before anything is decoded."""
+    """Return the original texts by id; raise InputError if a row of the nugget file has none."""
     from textnuggets.io.documents import read_documents
     from textnuggets.model.parquet import open_nugget_file
 
@@ -107,15 +112,15 @@ def _originals(source: str, nuggets: str) -> dict[str, str]:
         for batch in file.iter_batches(columns=["id"]):
             for row_id in batch.column("id").to_pylist():
                 if row_id not in texts:
-                    raise InputError(f"{source} has no text with the id {row_id!r}.")
+                    raise InputError(f"{source} has no text with id {row_id!r}.")
     return texts
 
 
 @contextmanager
 def _writer(out: Path | None) -> Iterator[IO[str]]:
-    """Standard output, or a file that appears under its name only when it is whole.
+    """Yield standard output, or a file that is renamed to its final name when it is complete.
 
-    Until then it is OUT.partial, where an interrupted run leaves the lines that are done.
+    Until then it is named OUT.partial; an interrupted run leaves its finished lines there.
     """
     if out is None:
         yield sys.stdout

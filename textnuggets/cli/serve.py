@@ -1,4 +1,4 @@
-"""textnuggets serve: the HTTP API and the page."""
+"""textnuggets serve: run the HTTP API and its page."""
 
 from __future__ import annotations
 
@@ -16,28 +16,33 @@ from textnuggets.shipped import locate
 def serve(
     model: Annotated[list[str] | None, typer.Option("--model", help=f"{MODEL}; may be repeated.")] = None,
     index: Annotated[
-        str | None, typer.Option("--index", help="An index to search in; its model is served, too.")
+        str | None, typer.Option("--index", help="Index to search; its model is served as well.")
     ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any.")] = 8000,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free one.")
+    ] = 8000,
     api_key: Annotated[
-        str | None, typer.Option(envvar="TEXTNUGGETS_API_KEY", help="Ask for this key.")
+        str | None, typer.Option(envvar="TEXTNUGGETS_API_KEY", help="API key that requests must have.")
     ] = None,
     cors: Annotated[
-        list[str] | None, typer.Option(help="An origin whose pages may send requests; may be repeated.")
+        list[str] | None, typer.Option(help="Origin that may send requests from a browser; may be repeated.")
     ] = None,
     batch_ms: Annotated[
-        float, typer.Option(min=0, help="How long requests wait for others; 0 does not batch.")
+        float,
+        typer.Option(min=0, help="Milliseconds to wait for further requests to batch; 0 disables batching."),
     ] = 5.0,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds until a request is given up.")] = 60.0,
-    max_queue: Annotated[int, typer.Option(min=1, help="Requests that may wait; more get 503.")] = 64,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Timeout of a request in seconds.")] = 60.0,
+    max_queue: Annotated[
+        int, typer.Option(min=1, help="Maximum number of queued requests; further ones get 503.")
+    ] = 64,
 ) -> None:
-    """Serve embeddings, reranking, decoding and search over HTTP, and a page to look at.
+    """Serve embeddings, reranking, decoding and search over HTTP, with a web page to try them.
 
-    Without --model it serves 'search', or the model of the index, and 'reconstruct' if it is installed.
+    By default, the models are 'search' (or the model of the index) and, if it is installed, 'reconstruct'.
     """
     for name in model or ():
-        locate(name)  # a wrong name is reported before torch is imported
+        locate(name)  # reports a wrong name before torch is imported
     try:
         import uvicorn
     except ImportError as error:
@@ -49,7 +54,7 @@ def serve(
 
     quiet_transformers()
     if host not in ("127.0.0.1", "localhost", "::1") and api_key is None:
-        print(f"note: {host} may be reached by others, and no --api-key is asked for.", file=sys.stderr)
+        print(f"note: {host} may be reachable by others; set --api-key to restrict access.", file=sys.stderr)
     models, opened = load_all(model, index)
     limits = Limits(timeout=timeout, max_queue=max_queue, batch_seconds=batch_ms / 1000)
     app = create_app(models, opened, limits, api_key, cors or ())
@@ -58,11 +63,12 @@ def serve(
     try:
         sockets = [config.bind_socket()]
     except SystemExit as error:
-        raise InputError(f"{host}:{port} cannot be listened on: choose another --port.") from error
-    # asyncio sends small packets at once only on sockets that name their protocol, which uvicorn's do not: without this
-    # an answer's second packet waits 40 ms for the client to acknowledge the first.
+        raise InputError(f"cannot listen on {host}:{port}: choose another --port.") from error
+    # asyncio sets TCP_NODELAY only on sockets created with a protocol number, and uvicorn's are not. Without it, the
+    # second packet of a response waits 40 ms for the acknowledgement of the first.
     sockets[0].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sockets[0].listen(config.backlog)  # before the address is printed, so that clients can connect at once
+    # Listen before the address is printed, so that clients can connect immediately.
+    sockets[0].listen(config.backlog)
     address = sockets[0].getsockname()
     print(f"http://{address[0]}:{address[1]} (Ctrl-C stops it)", file=sys.stderr, flush=True)
     server.run(sockets)

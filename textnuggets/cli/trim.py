@@ -1,4 +1,4 @@
-"""textnuggets trim: a model with no more vocabulary than some texts need."""
+"""textnuggets trim: reduce the vocabulary of a model to the tokens of some texts."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from textnuggets.errors import InputError
 
 
 def trim(
-    model: Annotated[str, typer.Argument(help="Folder or hub id of a backbone or of a nugget model.")],
+    model: Annotated[str, typer.Argument(help="Folder or hub id of a backbone or nugget model.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.")],
     texts: Annotated[
         list[str],
-        typer.Option(help="Texts of the language to keep: any corpus that 'train' reads. May be repeated."),
+        typer.Option(help="Corpus in the language to keep, in any format of 'train'; may be repeated."),
     ],
     languages: Annotated[
-        str, typer.Option(help="Language of the texts; for aligned pairs both, as en,fr.")
+        str, typer.Option(help="Language of the texts; both for aligned pairs: en,fr.")
     ] = "en",
     spm: Annotated[
         Path | None,
         typer.Option(
-            help="SentencePiece model to cut texts with, for Marian; its own source.spm by default."
+            help="For Marian: SentencePiece model for tokenizing; the model's source.spm by default."
         ),
     ] = None,
     min_count: Annotated[
-        int, typer.Option(min=1, help="Leave out pieces that occur less often than this.")
+        int, typer.Option(min=1, help="Minimum number of occurrences of a piece to keep it.")
     ] = 1,
 ) -> None:
-    """Keep only the vocabulary that texts use, and build a fast tokenizer for it."""
+    """Keep only the vocabulary used by some texts, and build a fast tokenizer for it."""
     from textnuggets.cli.options import quiet_transformers
     from textnuggets.io.corpora import check_source, read_texts
 
     if out.exists():
-        raise InputError(f"{out} is there already: name a new folder.")
+        raise InputError(f"{out} already exists: choose a new folder.")
     if not out.absolute().parent.is_dir():
         raise InputError(f"{out}: the folder {out.absolute().parent} does not exist.")
     if spm is not None and not spm.is_file():

@@ -1,4 +1,4 @@
-"""NuggetLMConfig: what turns a nugget model into a language model."""
+"""NuggetLMConfig: settings of a language model on top of a nugget model."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ class NuggetLMConfig(PreTrainedConfig):
     """Settings of a language model (`config.json`).
 
     Args:
-        nugget: Those of the nugget model whose encoder compresses history and whose decoder predicts.
-        segment: s, the tokens of a segment.
-        history: h, how many segments before the current one are read, unless a call says otherwise.
-        memory: What is kept of them: `nuggets` (the paper; with the selector `mean` this is TSDAE), the
-            `tokens` themselves in self-attention (a transformer with a longer context), or `compressive`:
-            the mean of every `pooled` hidden states of each layer, in self-attention.
-        pooled: How many positions the compressive memory makes into one.
-        base: Name of the nugget model that all weights come from which are not stored here.
-        base_weights: The fingerprint of its weights.
+        nugget: Settings of the nugget model whose encoder compresses the history and whose decoder predicts.
+        segment: s, the number of tokens per segment.
+        history: h, the number of past segments to read; the default of every call.
+        memory: Representation of past segments: `nuggets` (as in the paper; TSDAE with the selector `mean`),
+            `tokens` read by self-attention (a transformer with a longer context), or `compressive`: the mean of
+            every `pooled` hidden states of each layer, read by self-attention.
+        pooled: Number of positions that the compressive memory pools into one.
+        base: Name of the nugget model that provides all weights not stored in this checkpoint.
+        base_weights: Fingerprint of the weights of `base`.
     """
 
     model_type = "nugget_lm"
-    sub_configs: ClassVar[dict[str, Any]] = {"nugget": NuggetConfig}  # reached by attn_implementation
+    sub_configs: ClassVar[dict[str, Any]] = {"nugget": NuggetConfig}  # lets attn_implementation reach it
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class NuggetLMConfig(PreTrainedConfig):
         self.base, self.base_weights = base, base_weights
         if memory == "compressive" and self.segment % self.pooled:
             raise ConfigError(
-                f"a segment of {segment} tokens cannot be pooled by {pooled}: choose a divisor."
+                f"a segment of {segment} tokens cannot be pooled by {pooled}: choose a divisor of {segment}."
             )
         super().__init__(**kwargs)
 
@@ -64,8 +64,8 @@ class NuggetLMConfig(PreTrainedConfig):
         return super().get_config_dict(locate(name), **options)
 
     def to_dict(self) -> dict[str, Any]:
-        """As `config.json` has it: without the folder the nugget model was loaded from, which means nothing to others."""
-        found: dict[str, Any] = super().to_dict()
-        if isinstance(found.get("nugget"), dict):
-            found["nugget"].pop("_name_or_path", None)
-        return found
+        """Return the content of `config.json`, without the local path the nugget model was loaded from."""
+        settings: dict[str, Any] = super().to_dict()
+        if isinstance(settings.get("nugget"), dict):
+            settings["nugget"].pop("_name_or_path", None)
+        return settings

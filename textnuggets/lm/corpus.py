@@ -1,4 +1,4 @@
-"""Texts as streams of tokens in segments, and the nuggets of segments, both made once and kept on disk."""
+"""Tokenized texts cut into segments, and the nuggets of segments, both computed once and cached on disk."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,25 +20,23 @@ from textnuggets.io.files import describe, replacing
 from textnuggets.io.hashing import digest_bytes, digest_json
 from textnuggets.io.progress import Progress
 from textnuggets.io.wikitext import LongText, read_wikitext, split_words
+from textnuggets.lm.decoder import SegmentDecoder
 from textnuggets.lm.memory import SegmentMemory
 from textnuggets.model.fingerprint import fingerprint
 
-if TYPE_CHECKING:
-    from textnuggets.lm.modeling import NuggetLM
-
 SCHEMA = pa.schema([("ids", pa.list_(pa.int32()))])
-TEXTS = 64  # tokenized together
+TEXTS = 64  # texts tokenized together
 
 
 class Place(NamedTuple):
-    """A segment: which text, and the how-manieth of it."""
+    """Position of a segment: the index of its text, and its index within the text."""
 
     text: int
     segment: int
 
 
 class TokenStreams:
-    """Long texts as token ids without special ones, memory-mapped; cut into segments of `size` tokens."""
+    """Memory-mapped token ids of long texts, without special tokens, cut into segments of `size` tokens."""
 
     def __init__(self, path: Path, size: int) -> None:
         self.path, self.size = path, size
@@ -49,18 +47,18 @@ class TokenStreams:
         return len(self.column)
 
     def text(self, number: int) -> NDArray[np.int32]:
-        """All tokens of a text."""
+        """Return all tokens of a text."""
         ids: NDArray[np.int32] = self.column[number].values.to_numpy()
         return ids
 
     def segment(self, place: Place) -> NDArray[np.int32]:
-        """The tokens of a segment; the last of a text may be shorter."""
+        """Return the tokens of a segment; the last segment of a text may be shorter."""
         start = place.segment * self.size
         return self.text(place.text)[start : start + self.size]
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:
-        """`(texts,)` how many segments each text has, a short last one included."""
+        """`(texts,)` number of segments of each text, including a shorter last one."""
         lengths = np.array([len(self.column[i].values) for i in range(len(self))], dtype=np.int64)
         return -(-lengths // self.size)
 
@@ -71,7 +69,7 @@ class TokenStreams:
 def load_streams(
     sources: Sequence[str], tokenizer: Any, size: int, cache: str, language: str = "en"
 ) -> TokenStreams:
-    """The texts of corpora as tokens, from the cache if they were tokenized before; records are texts."""
+    """Return the tokenized texts of corpora, one text per record; tokenize them only if they are not in the cache."""
     folder = Path(cache).expanduser()
     folder.mkdir(parents=True, exist_ok=True)
     files = [describe(file) for source in sources for file in check_source(source) or []]
@@ -95,13 +93,15 @@ def load_streams(
                 writer.write_batch(_tokenize(pending, tokenizer))
     streams = TokenStreams(path, size)
     if not len(streams):
-        raise InputError(f"{', '.join(sources)}: no text.")
+        raise InputError(f"{', '.join(sources)}: no text found.")
     return streams
 
 
 def read_long_texts(sources: Sequence[str], language: str = "en") -> Iterator[LongText]:
-    """Texts as long as they are: each record of a corpus; of a .txt file the articles, which begin with headings
-    as in WikiText, or all of it if there are none."""
+    """Yield whole texts: the records of a corpus, or the articles of a .txt file.
+
+    Articles start with headings as in WikiText; a file without headings is one text.
+    """
     for source in sources:
         files = check_source(source)
         for file in [source] if files is None else map(str, files):
@@ -119,7 +119,7 @@ def _tokenize(texts: Sequence[str], tokenizer: Any) -> pa.RecordBatch:
 
 
 class SegmentCache:
-    """The nuggets of full segments on disk, `(segments, k, d)` in float16: a fixed encoder runs once."""
+    """Nuggets of full segments on disk, `(segments, k, d)` in float16, so that a frozen encoder runs once."""
 
     def __init__(self, folder: Path, places: Sequence[Place]) -> None:
         self.vectors = np.load(folder / "vectors.npy", mmap_mode="r")
@@ -127,7 +127,7 @@ class SegmentCache:
         self.rows = {place: row for row, place in enumerate(places)}
 
     def get(self, place: Place) -> SegmentMemory:
-        """The memory of one segment."""
+        """Return the memory of one segment."""
         row = self.rows[place]
         return SegmentMemory(
             torch.from_numpy(self.vectors[row].astype(np.float32)), torch.from_numpy(self.scores[row].copy())
@@ -135,14 +135,15 @@ class SegmentCache:
 
 
 def cache_segments(
-    lm: NuggetLM, streams: TokenStreams, places: Sequence[Place], ratio: float, cache: str
+    lm: SegmentDecoder, streams: TokenStreams, places: Sequence[Place], ratio: float, cache: str
 ) -> SegmentCache:
-    """Encode full segments, or find them encoded by the same weights at the same ratio."""
-    # The first number changes with how segments are encoded.
+    """Return the nuggets of full segments, from the cache if the same weights encoded them at the same ratio."""
+    # The first number is a version: raise it when segments are encoded differently.
     meaning = f"1 {streams.path.name} {streams.size} {ratio} {fingerprint(lm.nugget)}"
     digest = digest_bytes(np.array(places, dtype=np.int64).tobytes(), meaning.encode())
     folder = Path(cache).expanduser() / f"nuggets-{digest[:32]}"
-    if not (folder / "scores.npy").is_file():  # written last
+    # scores.npy is written last, so its presence means that the cache is complete.
+    if not (folder / "scores.npy").is_file():
         folder.mkdir(parents=True, exist_ok=True)
         (example,) = _remember(lm, streams, places[:1], ratio)
         k, d = example.vectors.shape
@@ -164,7 +165,7 @@ def cache_segments(
 
 
 def _remember(
-    lm: NuggetLM, streams: TokenStreams, places: Sequence[Place], ratio: float
+    lm: SegmentDecoder, streams: TokenStreams, places: Sequence[Place], ratio: float
 ) -> list[SegmentMemory]:
     with lm.evaluating(), torch.inference_mode():
         return lm.remember([streams.segment(place).tolist() for place in places], ratio)

@@ -1,34 +1,39 @@
-"""Language models stored as what differs from a nugget model that the reader has."""
+"""Checkpoints that store only the weights in which a language model differs from its nugget model."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import torch
 
 from textnuggets.errors import CheckpointError
 from textnuggets.lm.config import NuggetLMConfig
+from textnuggets.lm.decoder import SegmentDecoder
 from textnuggets.model import quantized
 from textnuggets.model.fingerprint import fingerprint
 from textnuggets.model.load import load_nugget_model
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.tokenization import fetch
 
-if TYPE_CHECKING:
-    from textnuggets.lm.modeling import NuggetLM
-
-Made = TypeVar("Made", bound="NuggetLM")
+Model = TypeVar("Model", bound=SegmentDecoder)
 
 
-def write_difference(lm: NuggetLM, folder: Path, base: str, original: NuggetModel) -> None:
-    """Write the configuration, and as int8 every tensor that `original`, found by the name `base`, has otherwise or not."""
+def write_difference(lm: SegmentDecoder, folder: Path, base: str, original: NuggetModel) -> None:
+    """Write the configuration and, as int8, every tensor that differs from `original` or is missing there.
+
+    Args:
+        lm: The language model to write.
+        folder: Folder to write to.
+        base: Name under which `original` can be loaded.
+        original: Nugget model to compare with.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    theirs = original.state_dict()
+    original_weights = original.state_dict()
     changed = {
         name: value
         for name, value in lm.state_dict().items()
-        if (same := theirs.get(name.removeprefix("nugget."))) is None
+        if (same := original_weights.get(name.removeprefix("nugget."))) is None
         or not torch.equal(same.to(value), value)
     }
     lm.config.base, lm.config.base_weights = base, fingerprint(original)
@@ -40,29 +45,37 @@ def write_difference(lm: NuggetLM, folder: Path, base: str, original: NuggetMode
 
 
 def read_difference(
-    kind: type[Made], name: str, config: NuggetLMConfig, hub: dict[str, Any], **options: Any
-) -> Made:
-    """The base model's weights, and those that differ."""
-    # The dtype afterwards: weights are compared and filled in as they are stored.
+    kind: type[Model], name: str, config: NuggetLMConfig, hub: dict[str, Any], **options: Any
+) -> Model:
+    """Load the base model, and replace the weights that differ.
+
+    Args:
+        kind: Class of the model to return.
+        name: Folder or hub id of the checkpoint.
+        config: Configuration of the checkpoint.
+        hub: Options for downloading the checkpoint, which do not apply to the base model.
+        options: Options for loading the base model.
+    """
+    # Converted to dtype at the end: weights must be compared and replaced in the precision they are stored in.
     dtype = options.pop("dtype", options.pop("torch_dtype", None))
     if isinstance(dtype, str):
         dtype = None if dtype == "auto" else getattr(torch, dtype)
     base = load_nugget_model(config.base, **{key: value for key, value in options.items() if key not in hub})
     if (weights := fingerprint(base)) != config.base_weights:
         raise CheckpointError(
-            f"{name!r} goes with the model {config.base!r} of weights {config.base_weights}; this one has {weights}."
+            f"{name!r} needs the model {config.base!r} with weights {config.base_weights}, but found weights {weights}."
         )
     index = fetch(name, quantized.INDEX, **hub)
     if index is None:
-        raise CheckpointError(f"{name!r} lacks {quantized.INDEX}: it is not whole.")
-    # From here on it has all its weights, and is saved with them.
+        raise CheckpointError(f"{name!r} is incomplete: {quantized.INDEX} is missing.")
+    # The loaded model has all its weights and no longer depends on the base.
     config.base = config.base_weights = None
     base.config.ratio = config.nugget.ratio  # type: ignore[union-attr]
     config.nugget = base.config
-    made = kind(config, base)
+    model = kind(config, base)
     changed = quantized.read_compact(index, lambda file: fetch(name, file, **hub))
-    unknown = made.load_state_dict(changed, strict=False).unexpected_keys
+    unknown = model.load_state_dict(changed, strict=False).unexpected_keys
     if unknown:
-        raise CheckpointError(f"{name!r} has weights that fit nowhere: {', '.join(unknown[:3])}.")
-    made.to(device=base.device, dtype=base.dtype if dtype is None else dtype)  # type: ignore[call-arg]
-    return made.eval()
+        raise CheckpointError(f"{name!r} has unexpected weights: {', '.join(unknown[:3])}.")
+    model.to(device=base.device, dtype=base.dtype if dtype is None else dtype)  # type: ignore[call-arg]
+    return model.eval()

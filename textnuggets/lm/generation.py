@@ -1,10 +1,10 @@
-"""The decoder as a decoder-only model, so that transformers' own `generate` continues a segment."""
+"""Generation: present the decoder as a decoder-only model, so that transformers' `generate` continues a segment."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,12 +23,10 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from textnuggets.config import check_count
 from textnuggets.errors import ConfigError
+from textnuggets.lm.decoder import SegmentDecoder
 from textnuggets.lm.memory import History
 
-if TYPE_CHECKING:
-    from textnuggets.lm.modeling import NuggetLM
-
-# Those that look at what was written, which a segment alone does not tell.
+# Options against repetition must also see the tokens of earlier segments.
 REPETITION: dict[str, Callable[[Any], LogitsProcessor]] = {
     "repetition_penalty": RepetitionPenaltyLogitsProcessor,
     "no_repeat_ngram_size": NoRepeatNGramLogitsProcessor,
@@ -47,13 +45,13 @@ OPTIONS = (
 
 
 class Continuation(PreTrainedModel, GenerationMixin):
-    """A view of a NuggetLM that `generate` can use; it owns no parameters of its own."""
+    """Wrapper of a language model that `generate` can use; it has no parameters of its own."""
 
     main_input_name = "input_ids"
     _is_stateful = False
     _supports_sdpa = True
 
-    def __init__(self, lm: NuggetLM) -> None:
+    def __init__(self, lm: SegmentDecoder) -> None:
         config = deepcopy(lm.adapter.config)
         config.is_encoder_decoder = False
         super().__init__(config)
@@ -70,47 +68,48 @@ class Continuation(PreTrainedModel, GenerationMixin):
         past_key_values: Any = None,
         **_: Any,
     ) -> CausalLMOutputWithPast:
-        """Logits of the next token; what was read before is in the cache, cross-attention's keys included."""
+        """Return the logits of the next token; the cache holds all earlier keys and values, also of cross-attention."""
         states = self.lm.adapter.decode(memory, memory_bias, input_ids, past_key_values)
         return CausalLMOutputWithPast(logits=self.lm.adapter.project(states), past_key_values=past_key_values)
 
     @classmethod
     def can_generate(cls) -> bool:
-        """It can."""
+        """Return True; transformers asks before it generates."""
         return True
 
 
-class _OverAll(LogitsProcessor):
-    """A processor of transformers' that also looks at what was written before this segment."""
+class _WithEarlierTokens(LogitsProcessor):
+    """Logits processor that also sees the tokens before this segment."""
 
     def __init__(self, inner: LogitsProcessor, earlier: Tensor) -> None:
         self.inner, self.earlier = inner, earlier
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         earlier = self.earlier.expand(len(input_ids), -1)
-        found: Tensor = self.inner(torch.cat([earlier, input_ids[:, 1:]], 1), scores)  # but the start token
-        return found
+        processed: Tensor = self.inner(torch.cat([earlier, input_ids[:, 1:]], 1), scores)  # no start token
+        return processed
 
 
-def check_options(lm: NuggetLM, options: dict[str, Any]) -> dict[str, Any]:
-    """How tokens are to be chosen, in transformers' words; what would end a text early or make several is refused."""
+def check_options(lm: SegmentDecoder, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings for transformers' `generate`; raise ConfigError for options that are not supported.
+
+    Options that would end a text early or return several texts are not.
+    """
     if unknown := sorted(options.keys() - set(OPTIONS)):
-        raise ConfigError(
-            f"generate takes no {unknown[0]!r}: it writes one text of max_new_tokens tokens. It takes {', '.join(OPTIONS)}."
-        )
+        raise ConfigError(f"generate does not support {unknown[0]!r}; use {', '.join(OPTIONS)}.")
     settings: dict[str, Any] = {"do_sample": False, "num_beams": 1, **options}
     check_count("num_beams", settings["num_beams"], at_least=1)
     if settings["do_sample"]:
-        settings.setdefault("top_k", 0)  # transformers would draw from the 50 likeliest
-    # Nothing ends a text but its length, and what is no text must not be written.
+        settings.setdefault("top_k", 0)  # the default of transformers is 50
+    # A text ends only when it reaches its length, so special tokens are never generated.
     special = [[token] for token in lm.tokenizer.all_special_ids]
     settings["bad_words_ids"] = [*special, *(options.get("bad_words_ids") or [])]
     return settings
 
 
 def continue_segment(
-    lm: NuggetLM,
-    begun: Tensor,
+    lm: SegmentDecoder,
+    prompt: Tensor,
     count: int,
     settings: dict[str, Any],
     earlier: Sequence[int] = (),
@@ -118,34 +117,36 @@ def continue_segment(
     context: Tensor | None = None,
     streamer: Any = None,
 ) -> Tensor:
-    """`count` tokens more, `(1, count)`, by `generate`.
+    """Generate the next `count` tokens of a segment, `(1, count)`.
 
     Args:
-        lm: A language model.
-        begun: `(1, m)` the start token and the segment as far as it is written.
-        count: How many tokens.
-        settings: From `check_options`.
-        earlier: What was written before this segment, for penalties of repetition.
-        history: The past, if it is nuggets.
-        context: `(1, n)` the tokens of the past, for the other memories.
-        streamer: Told of every token.
+        lm: The language model.
+        prompt: `(1, m)` the start token and the tokens of the segment so far.
+        count: Number of tokens to generate.
+        settings: Return value of `check_options`.
+        earlier: Tokens before this segment, for the options against repetition.
+        history: Past segments as nuggets, for the memory `nuggets`.
+        context: `(1, n)` tokens of past segments, for the other memories.
+        streamer: Receives every token, as in transformers.
     """
     read: Any = DynamicCache()
     options = {name: value for name, value in settings.items() if name not in REPETITION}
-    before = torch.tensor([list(earlier)], dtype=torch.long, device=begun.device)
+    before = torch.tensor([list(earlier)], dtype=torch.long, device=prompt.device)
     options["logits_processor"] = LogitsProcessorList(
-        _OverAll(make(settings[name]), before) for name, make in REPETITION.items() if settings.get(name)
+        _WithEarlierTokens(make(settings[name]), before)
+        for name, make in REPETITION.items()
+        if settings.get(name)
     )
     if history is not None:
         options["memory"], options["memory_bias"] = lm.memory_of(history)
     elif context is not None and lm.config.memory == "tokens":
-        begun = torch.cat([begun[:, :1], context, begun[:, 1:]], 1)
+        prompt = torch.cat([prompt[:, :1], context, prompt[:, 1:]], 1)
     elif context is not None:
         read = lm.compress(context)
         read.batch_repeat_interleave(settings["num_beams"])
     model: Any = Continuation(lm)
     cache = EncoderDecoderCache(read, DynamicCache())
     generated: Tensor = model.generate(
-        begun, past_key_values=cache, max_new_tokens=count, streamer=streamer, **options
+        prompt, past_key_values=cache, max_new_tokens=count, streamer=streamer, **options
     )
-    return generated[:, begun.shape[1] :]
+    return generated[:, prompt.shape[1] :]

@@ -1,4 +1,4 @@
-"""What a language model remembers: for each past segment a few vectors and their scores."""
+"""Memory of a language model: the nuggets and scores of past segments, alone and as padded batches."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from torch import Tensor
 
 
 class SegmentMemory(NamedTuple):
-    """What is kept of one finished segment."""
+    """Nuggets of one finished segment."""
 
     vectors: Tensor
-    """`(k, d)` its nuggets."""
+    """`(k, d)` nuggets."""
     scores: Tensor
-    """`(k,)` theirs."""
+    """`(k,)` scores of the nuggets."""
 
 
 class History(NamedTuple):
-    """The memories of a batch's rows, padded: what cross-attention reads."""
+    """Padded batch of memories, the input of cross-attention."""
 
     vectors: Tensor
     """`(batch, k_max, d)`, oldest first."""
     scores: Tensor
     """`(batch, k_max)`."""
     ages: Tensor
-    """`(batch, k_max)` how many segments ago: 1 for the last one."""
+    """`(batch, k_max)` distance in segments: 1 for the previous segment."""
     kept: Tensor
-    """`(batch, k_max)` False on padding."""
+    """`(batch, k_max)` mask, False on padding."""
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[SegmentMemory]]) -> History | None:
-        """Rows of segments, oldest first; None if no row has any."""
+        """Return the batch of rows of segments, oldest first; None if all rows are empty."""
         sizes = [sum(len(segment.scores) for segment in row) for row in rows]
         longest = max(sizes, default=0)
         if not longest:
@@ -49,8 +49,8 @@ class History(NamedTuple):
             scores[number, :size] = torch.cat([segment.scores for segment in row])
             ages[number, :size] = torch.cat(
                 [
-                    torch.full((len(segment.scores),), len(row) - place, device=vectors.device)
-                    for place, segment in enumerate(row)
+                    torch.full((len(segment.scores),), len(row) - index, device=vectors.device)
+                    for index, segment in enumerate(row)
                 ]
             )
         lengths = torch.tensor(sizes, device=vectors.device)
@@ -58,6 +58,6 @@ class History(NamedTuple):
         return cls(vectors, scores, ages, kept)
 
     def rows(self, chosen: Tensor) -> History:
-        """Some of the rows, without the padding that only others needed."""
+        """Return the chosen rows, padded only to the longest of them."""
         longest = int(self.kept[chosen].sum(1).max())
         return History(*(part[chosen][:, :longest] for part in self))

@@ -48,7 +48,10 @@ class Nuggets:
     tokens: tuple[str, ...]
     """The k selected tokens as written in the text; special tokens by name."""
     windows: NDArray[np.int64]
-    """`(w, 4)` per window: number of nuggets, number of tokens, start and end character."""
+    """`(w, 4)` per encoded window: number of nuggets, number of tokens, first and last character.
+
+    `window_counts`, `window_tokens` and `window_spans` name these columns.
+    """
     layout: Layout = ORDINARY
     """Whitespace that the vectors do not represent, such as line breaks."""
     comparable: bool = True
@@ -61,7 +64,7 @@ class Nuggets:
             "positions": len(self.positions),
             "spans": len(self.spans),
             "tokens": len(self.tokens),
-            "windows": int(self.windows[:, 0].sum()),
+            "windows": int(self.window_counts.sum()),
         }
         for name, length in lengths.items():
             if length != k:
@@ -117,7 +120,22 @@ class Nuggets:
     @property
     def token_count(self) -> int:
         """Number of tokens n of the text, including special tokens."""
-        return int(self.windows[:, 1].sum())
+        return int(self.window_tokens.sum())
+
+    @property
+    def window_counts(self) -> NDArray[np.int64]:
+        """`(w,)` number of nuggets of each window."""
+        return self.windows[:, 0]
+
+    @property
+    def window_tokens(self) -> NDArray[np.int64]:
+        """`(w,)` number of tokens of each window, including special tokens."""
+        return self.windows[:, 1]
+
+    @property
+    def window_spans(self) -> NDArray[np.int64]:
+        """`(w, 2)` first and last character of each window."""
+        return self.windows[:, 2:4]
 
     @property
     def segments(self) -> NDArray[np.int64]:
@@ -127,10 +145,10 @@ class Nuggets:
         """
         starts = np.concatenate([[0], self.spans[:-1, 1]]).astype(np.int64)
         ends = self.spans[:, 1].copy()
-        after = np.cumsum(self.windows[:, 0])  # end of the nuggets of each window
-        has_any = self.windows[:, 0] > 0
-        starts[(after - self.windows[:, 0])[has_any]] = self.windows[has_any, 2]
-        ends[after[has_any] - 1] = self.windows[has_any, 3]
+        after = np.cumsum(self.window_counts)  # index after the last nugget of each window
+        has_any = self.window_counts > 0
+        starts[(after - self.window_counts)[has_any]] = self.window_spans[has_any, 0]
+        ends[after[has_any] - 1] = self.window_spans[has_any, 1]
         return np.stack([starts, ends], axis=1)
 
     @classmethod

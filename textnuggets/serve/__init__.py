@@ -1,1 +1,1 @@
-"""Nuggets over HTTP, and a page to look at them."""
+"""HTTP API for nuggets, and a web page to explore them."""

@@ -1,4 +1,4 @@
-"""The HTTP API: `create_app` makes it from models and, if there is one, an index."""
+"""The HTTP API: `create_app` builds it from models and an optional index."""
 
 from __future__ import annotations
 
@@ -33,18 +33,19 @@ def create_app(
     api_key: str | None = None,
     cors: Sequence[str] = (),
 ) -> FastAPI:
-    """Return the application.
+    """Return the FastAPI application.
 
     Args:
-        models: Models by name; the order decides which one answers a request that names none.
-        index: The index that /search looks into; its model is served, too, and is the default for comparing.
-        limits: What a request may cost.
-        api_key: The key a request needs as `Authorization: Bearer ...`; the page, /health and /metrics need none.
-        cors: Origins whose pages may send requests.
+        models: Models by name; requests that name no model use the first suitable one.
+        index: Index for /search; its model is served as well and is the default for comparing texts.
+        limits: Limits of requests and responses; the defaults of `Limits` if None.
+        api_key: Key required as `Authorization: Bearer ...`, except for the page, its documentation, /health and
+            /metrics.
+        cors: Origins that may send requests from a browser.
     """
     limits = limits or Limits()
     if api_key == "":
-        raise ConfigError("the API key is empty: give one, or none.")
+        raise ConfigError("the API key is empty: set a key, or pass None for no key.")
     service = Service(
         models=Models(models, index),
         worker=Worker(limits.batch_seconds, limits.batch_tokens, limits.max_queue),
@@ -63,7 +64,7 @@ def create_app(
     app = FastAPI(
         title="textnuggets",
         version=__version__,
-        description="Text as a few vectors that can be index, and decoded back into the text.",
+        description="Texts as a few vectors that can be indexed, compared, and decoded back into the text.",
         lifespan=lifespan,
     )
     app.state.service = service
@@ -71,7 +72,7 @@ def create_app(
     routes = (route for router in ROUTERS for route in router.routes)
     paths = {route.path for route in routes if isinstance(route, APIRoute)}
     add_gate(app, limits, api_key, service.worker, paths)
-    if cors:  # last, so that it is outermost: a page must be able to read what was refused, too
+    if cors:  # added last, as the outermost middleware, so that error responses also have CORS headers
         app.add_middleware(CORSMiddleware, allow_origins=list(cors), allow_methods=["*"], allow_headers=["*"])
     for router in ROUTERS:
         app.include_router(router)

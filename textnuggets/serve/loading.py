@@ -1,4 +1,4 @@
-"""Load what a server holds: models by name, and an index with the model it was built with."""
+"""Load the models of a server, and its index with the model it was built with."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from textnuggets.search.index import NuggetIndex
 from textnuggets.serve.models import public_name
 from textnuggets.shipped import DEFAULT, locate
 
-DECODER = "reconstruct"  # served by default, beside the model for comparing
+DECODER = "reconstruct"  # served by default, in addition to the model for comparing
 
 
 def load_all(
-    names: Sequence[str] | None, place: str | None
+    names: Sequence[str] | None, index_path: str | None
 ) -> tuple[dict[str, NuggetModel], NuggetIndex | None]:
-    """Load the models to serve, by the names they are served under, and open the index with its model among them.
+    """Return the models by the names they are served under, and the opened index.
 
     Args:
-        names: Models to load; without any, the default ones.
-        place: The index, if any. Its model is loaded only if no other model has the same weights.
+        names: Models to load; the default models if None or empty.
+        index_path: The index, if any. Its model is loaded only if no other model has the same weights.
     """
-    index = None if place is None else NuggetIndex.open(place)
+    index = None if index_path is None else NuggetIndex.open(index_path)
     models: dict[str, NuggetModel] = {}
 
     def add(name: str) -> NuggetModel:
@@ -37,8 +37,8 @@ def load_all(
         for name in dict.fromkeys(map(lasting_name, names or _defaults(index))):
             add(name)
         if index is not None:
-            wanted = index.manifest.fingerprint
-            same = (model for model in models.values() if fingerprint(model) == wanted)
+            expected = index.manifest.fingerprint
+            same = (model for model in models.values() if fingerprint(model) == expected)
             model = next(same, None) or add(index.manifest.model)
             index.close()
             index = NuggetIndex.open(index.place, model)
@@ -50,7 +50,7 @@ def load_all(
 
 
 def _defaults(index: NuggetIndex | None) -> list[str]:
-    """Return the models to serve if none is named: one for comparing and, if it is installed, one that decodes."""
+    """Return the default models: one for comparing and, if it is installed, one with a decoder."""
     comparing = DEFAULT if index is None else index.manifest.model
     try:
         locate(DECODER)
@@ -67,5 +67,5 @@ def _load(name: str, index: NuggetIndex | None) -> NuggetModel:
         if index is None or name != index.manifest.model:
             raise
         raise IndexFileError(
-            f"{index.place} was built with {name!r}, which cannot be loaded: if it was moved, name it with --model."
+            f"{index.place} was built with {name!r}, which cannot be loaded: if it was moved, set --model to its new path."
         ) from error

@@ -1,4 +1,4 @@
-"""Checks of every request (key, size), the shape of errors, and figures for Prometheus."""
+"""Middleware: API key and size limits, one format for all errors, and metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ except ImportError as error:
 from textnuggets.serve import schemas as s
 from textnuggets.serve.scheduler import Worker
 
-NAMED = {
+FIELDS = {
     field
     for kind in vars(s).values()
     if isinstance(kind, type)
@@ -31,26 +31,28 @@ NAMED = {
 
 @dataclass(frozen=True)
 class Limits:
-    """What a request may cost."""
+    """Limits of requests and responses."""
 
     body_bytes: int = 4_000_000
+    """Maximum size of a request body."""
     texts: int = 256
-    """In one request."""
+    """Maximum number of texts per request."""
     tokens: int = 65_536
-    """In one request, all texts together."""
+    """Maximum number of tokens per request, over all its texts."""
     timeout: float = 60.0
-    """Seconds after which a request is given up."""
+    """Timeout of a request, in seconds."""
     max_queue: int = 64
-    """Requests that may wait; more get 503."""
+    """Maximum number of queued requests; further ones get 503."""
     batch_seconds: float = 0.005
-    """How long a request waits for others to share a batch with; 0 does not batch."""
+    """Time a request waits for others to share a batch with, in seconds; 0 disables batching."""
     batch_tokens: int = 4096
+    """Approximate number of tokens per batch."""
     numbers: int = 8_000_000
-    """In one answer: vectors times dimensions, or cosines."""
+    """Maximum number of values in a response: vectors times dimensions, or cosines."""
 
 
-class Refused(Exception):  # noqa: N818  it is an answer more than an error
-    """An answer other than success."""
+class Refused(Exception):  # noqa: N818  a response rather than an error
+    """Rejection of a request, with its status and message."""
 
     def __init__(
         self, status: int, message: str, param: str | None = None, kind: str = "invalid_request"
@@ -68,7 +70,7 @@ def _error(status: int, message: str, kind: str, param: str | None = None) -> JS
 
 
 def add_errors(app: FastAPI) -> None:
-    """Give all errors one shape, which names the field they are about."""
+    """Return all errors in one format, which names the field that caused them."""
 
     @app.exception_handler(Refused)
     async def refused(_: Request, error: Refused) -> Response:
@@ -77,10 +79,14 @@ def add_errors(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
-        # The field, and places in lists; of unions pydantic also names the branch it tried.
-        place = [part for part in first["loc"] if part != "body"] if first["type"] != "json_invalid" else []
-        place = [part for i, part in enumerate(place) if not i or isinstance(part, int) or part in NAMED]
-        param = ".".join(map(str, place)) or None
+        # Keep field names and list indices; pydantic also names the branch of a union that it tried.
+        location = (
+            [part for part in first["loc"] if part != "body"] if first["type"] != "json_invalid" else []
+        )
+        location = [
+            part for i, part in enumerate(location) if not i or isinstance(part, int) or part in FIELDS
+        ]
+        param = ".".join(map(str, location)) or None
         return _error(422, f"{param or 'body'}: {first['msg']}", "invalid_request", param)
 
     @app.exception_handler(TextnuggetsError)
@@ -90,7 +96,7 @@ def add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def unforeseen(_: Request, error: Exception) -> Response:
-        return _error(500, f"an error of the server's own ({type(error).__name__}).", "server")
+        return _error(500, f"internal server error ({type(error).__name__}).", "server")
 
     @app.exception_handler(HTTPException)
     async def http(_: Request, error: HTTPException) -> Response:
@@ -102,21 +108,21 @@ def add_errors(app: FastAPI) -> None:
 def add_gate(
     app: FastAPI, limits: Limits, api_key: str | None, worker: Worker, paths: Collection[str]
 ) -> None:
-    """Check the key and the size of a request before it is read; count it and its time afterwards.
+    """Check the key and size of each request before its body is read; record its status and duration.
 
     Args:
         app: The application.
-        limits: What a request may cost.
-        api_key: The key it needs.
-        worker: Whose queue and batches are reported.
-        paths: The paths that are counted by name; all others are counted together.
+        limits: Limits of requests.
+        api_key: Key that requests need; None for no key.
+        worker: Worker whose queue and batches are reported in the metrics.
+        paths: Paths that are counted by name; all others are counted as "other".
     """
     registry = CollectorRegistry()
-    requests = Counter("textnuggets_requests", "Requests answered.", ["path", "status"], registry=registry)
-    seconds = Histogram("textnuggets_request_seconds", "Time to answer.", ["path"], registry=registry)
-    pending = Gauge("textnuggets_pending", "Requests accepted and not answered.", registry=registry)
-    batches = Gauge("textnuggets_batches", "Batches encoded so far.", registry=registry)
-    batched = Gauge("textnuggets_batched_requests", "Requests encoded in them.", registry=registry)
+    requests = Counter("textnuggets_requests", "Completed requests.", ["path", "status"], registry=registry)
+    seconds = Histogram("textnuggets_request_seconds", "Duration of requests.", ["path"], registry=registry)
+    pending = Gauge("textnuggets_pending", "Requests accepted and not completed.", registry=registry)
+    batches = Gauge("textnuggets_batches", "Batches encoded.", registry=registry)
+    batched = Gauge("textnuggets_batched_requests", "Requests encoded in batches.", registry=registry)
     open_paths = {"/", "/health", "/metrics", "/openapi.json", "/docs"}
 
     @app.get("/metrics", include_in_schema=False)
@@ -146,18 +152,22 @@ def add_gate(
             given = request.headers.get("authorization", "").removeprefix("Bearer ")
             if not hmac.compare_digest(given.encode("latin-1", "replace"), api_key.encode()):
                 return _error(
-                    401, "the API key is missing or wrong: Authorization: Bearer KEY.", "unauthorized"
+                    401, "missing or wrong API key: send Authorization: Bearer KEY.", "unauthorized"
                 )
         if request.method == "POST":
             try:
                 size = int(request.headers.get("content-length", ""))
             except ValueError:
                 size = -1
-            # Of both, the length would be ignored and the body could be of any size.
+            # With both headers, the length is ignored and the body could have any size.
             if size < 0 or "transfer-encoding" in request.headers:
-                return _error(411, "Content-Length is needed, and no Transfer-Encoding.", "invalid_request")
+                return _error(
+                    411,
+                    "Content-Length is required, and Transfer-Encoding is not supported.",
+                    "invalid_request",
+                )
             if size > limits.body_bytes:
                 return _error(
-                    413, f"the body has {size} bytes; {limits.body_bytes} are allowed.", "invalid_request"
+                    413, f"the body has {size} bytes; the limit is {limits.body_bytes}.", "invalid_request"
                 )
         return await call(request)

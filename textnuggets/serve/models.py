@@ -1,4 +1,4 @@
-"""The models a server holds, and which of them a request is for."""
+"""The served models, and the choice of a model for each request."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ log = logging.getLogger("textnuggets.serve")
 
 @dataclass(frozen=True)
 class Served:
-    """A model under the name that requests and answers use."""
+    """A model and the name it is served under."""
 
     name: str
     model: NuggetModel
 
     @property
     def compares(self) -> bool:
-        """Whether its vectors are made to be compared."""
+        """Whether it was trained for vectors that can be compared."""
         return self.model.config.comparable
 
     @property
     def decodes(self) -> bool:
-        """Whether it can turn vectors back into text."""
+        """Whether it can decode vectors into text."""
         return self.model.can_decode
 
     @property
     def query_ratio(self) -> float | None:
-        """The ratio of queries, None if the model has none of its own."""
+        """Compression ratio of queries; None if it is the same as for documents."""
         return self.model.config.query_ratio
 
 
 def public_name(name: str) -> str:
-    """Return the name under which a model is served: a shipped model's, the last part of a folder, or the hub id."""
+    """Return the name a model is served under: its shipped name, the last part of its folder, or its hub id."""
     if (shipped := shipped_name(name)) is not None:
         return shipped
     return Path(name).resolve().name if Path(name).is_dir() else name
@@ -51,7 +51,7 @@ class Models:
 
     Args:
         models: Models by name.
-        index: The index that is searched, if any. Its model is added if it is not among the models.
+        index: The served index, if any. Its model is added if it is not among `models`.
     """
 
     def __init__(self, models: Mapping[str, NuggetModel], index: NuggetIndex | None = None) -> None:
@@ -62,7 +62,7 @@ class Models:
             same = (served for served in self if served.model is index.model)
             self.searching = next(same, None) or self._add(index.manifest.model, index.model)
         if not self._served:
-            raise ConfigError("there is no model to serve: give at least one.")
+            raise ConfigError("no model to serve: pass at least one.")
         self._warned: set[str] = set()
 
     def __iter__(self) -> Iterator[Served]:
@@ -70,7 +70,7 @@ class Models:
 
     @property
     def first(self) -> Served:
-        """The first model, which does what no other is chosen for."""
+        """The first model, the default when no other is chosen."""
         return next(iter(self))
 
     def _add(self, name: str, model: NuggetModel) -> Served:
@@ -80,41 +80,43 @@ class Models:
         return served
 
     def named(self, name: str | None) -> Served | None:
-        """Return the model a request names, None if it names none; raise Refused if it is not served."""
+        """Return the model named by a request, or None without a name; raise Refused if it is not served."""
         if name is None:
             return None
         if name not in self._served:
             known = ", ".join(map(repr, self._served))
-            raise Refused(404, f"the model {name!r} is not served; these are: {known}.", "model")
+            raise Refused(404, f"the model {name!r} is not served; choose one of {known}.", "model")
         return self._served[name]
 
     def any(self, name: str | None) -> Served:
-        """Return the named model, else the first."""
+        """Return the named model, or the first."""
         return self.named(name) or self.first
 
     def comparing(self, name: str | None) -> Served:
-        """Return the named model, else the index's, else the first that is made for comparing, else the first."""
+        """Return the named model, or that of the index, or the first trained for comparing, or the first."""
         able = next((served for served in self if served.compares), self.first)
         return self.named(name) or self.searching or able
 
     def decoding(self, name: str | None) -> Served:
-        """Return the named model, else the first with a decoder; raise Refused if it has none."""
+        """Return the named model, or the first with a decoder; raise Refused if it has none."""
         able = next((served for served in self if served.decodes), None)
         chosen = self.named(name) or able
         if chosen is None:
-            raise Refused(422, "no served model has a decoder: start with --model reconstruct.", "model")
+            raise Refused(
+                422, "no served model has a decoder: start the server with --model reconstruct.", "model"
+            )
         if not chosen.decodes:
-            other = "start with --model reconstruct" if able is None else f"ask {able.name!r}"
+            other = "start the server with --model reconstruct" if able is None else f"use {able.name!r}"
             raise Refused(422, f"the model {chosen.name!r} has no decoder: {other}.", "model")
         return chosen
 
     def warning(self, served: Served) -> str | None:
-        """Return what to tell those who compare with a model that is not made for it; log it the first time."""
+        """Return a warning if a model was not trained for comparing texts, else None; log it once per model."""
         if served.compares:
             return None
         able = next((other for other in self if other.compares), None)
         other = "serve 'search' for that" if able is None else f"use {able.name!r} for that"
-        message = f"the model {served.name!r} is trained to rebuild texts, not to compare them: {other}."
+        message = f"the model {served.name!r} is trained to reconstruct texts, not to compare them: {other}."
         if served.name not in self._warned:
             self._warned.add(served.name)
             log.warning("warning: %s", message)

@@ -1,4 +1,4 @@
-"""Answers of the API, made from what models and the index return."""
+"""Responses of the API, built from the results of models and the index."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from textnuggets.analysis.highlight import highlight
 from textnuggets.errors import InputError, MissingExtraError
 from textnuggets.io.sentences import sentence_spans
 from textnuggets.model.coverage import Coverage, collecting
+from textnuggets.model.encoding import Budget
 from textnuggets.model.layout import ORDINARY, Layout
 from textnuggets.model.maxsim import maxsim, unit
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.nuggets import Nuggets
+from textnuggets.model.selection import nugget_count
 from textnuggets.model.windows import cut_into_windows
 from textnuggets.search.results import Hit
 from textnuggets.serve import schemas as s
@@ -26,7 +28,7 @@ from textnuggets.serve.models import Served
 
 
 def model(served: Served, searches: bool) -> s.ModelOut:
-    """Return a model in OpenAI's shape, with what it can do."""
+    """Return a model in OpenAI's format, with its capabilities."""
     return s.ModelOut(
         id=served.name,
         dimensions=served.model.value.out_features,
@@ -38,41 +40,41 @@ def model(served: Served, searches: bool) -> s.ModelOut:
     )
 
 
-def embeddings(found: Sequence[Nuggets], request: s.EmbeddingsRequest, name: str) -> s.EmbeddingsAnswer:
-    """Return vectors in OpenAI's shape."""
+def embeddings(encoded: Sequence[Nuggets], request: s.EmbeddingsRequest, name: str) -> s.EmbeddingsAnswer:
+    """Return vectors in OpenAI's format."""
     data = []
-    for place, nuggets in enumerate(found):
+    for index, nuggets in enumerate(encoded):
         vectors = nuggets.vectors.astype("<f4")
-        as_text = request.encoding_format == "base64"
+        as_base64 = request.encoding_format == "base64"
         data.append(
             s.Embedding(
-                index=place,
-                embedding=b64encode(vectors.tobytes()).decode() if as_text else vectors.tolist(),
+                index=index,
+                embedding=b64encode(vectors.tobytes()).decode() if as_base64 else vectors.tolist(),
                 shape=vectors.shape,
                 spans=nuggets.spans.tolist() if request.spans else None,
                 scores=nuggets.scores.tolist() if request.scores else None,
             )
         )
-    return s.EmbeddingsAnswer(data=data, model=name, usage=_usage(found))
+    return s.EmbeddingsAnswer(data=data, model=name, usage=_usage(encoded))
 
 
-def _usage(found: Sequence[Nuggets]) -> s.Usage:
-    tokens = sum(nuggets.token_count for nuggets in found)
+def _usage(encoded: Sequence[Nuggets]) -> s.Usage:
+    tokens = sum(nuggets.token_count for nuggets in encoded)
     return s.Usage(prompt_tokens=tokens, total_tokens=tokens)
 
 
 def rerank(
     query: Nuggets,
-    found: Sequence[Nuggets],
+    encoded: Sequence[Nuggets],
     documents: Sequence[str],
     request: s.RerankRequest,
     model: str,
     answer_id: str,
     warning: str | None,
 ) -> s.RerankAnswer:
-    """Return documents in the shape Cohere and Jina share, best first."""
-    # Arrays: a model that is not made for comparing is said in the answer.
-    scores = np.asarray(maxsim(query.vectors, [item.vectors for item in found]))
+    """Return documents in the format shared by Cohere and Jina, best first."""
+    # Pass arrays, since maxsim would warn about Nuggets that are not comparable; the response has its own warning.
+    scores = np.asarray(maxsim(query.vectors, [item.vectors for item in encoded]))
     order = np.argsort(-scores, kind="stable")[: request.top_n]
     results = [
         s.RerankResult(
@@ -82,12 +84,12 @@ def rerank(
         )
         for i in order
     ]
-    usage = _usage([query, *found])
+    usage = _usage([query, *encoded])
     return s.RerankAnswer(id=answer_id, model=model, results=results, usage=usage, warning=warning)
 
 
-def nuggets(found: Nuggets, with_vectors: bool) -> s.NuggetsOut:
-    """Return a text as nuggets."""
+def nuggets(encoded: Nuggets, with_vectors: bool) -> s.NuggetsOut:
+    """Return the nuggets of a text."""
     return s.NuggetsOut(
         nuggets=[
             s.Nugget(
@@ -99,19 +101,19 @@ def nuggets(found: Nuggets, with_vectors: bool) -> s.NuggetsOut:
                 vector=vector.astype(np.float32).tolist() if with_vectors else None,
             )
             for token, span, segment, score, position, vector in zip(
-                found.tokens,
-                found.spans.tolist(),
-                found.segments.tolist(),
-                found.scores,
-                found.positions,
-                found.vectors,
+                encoded.tokens,
+                encoded.spans.tolist(),
+                encoded.segments.tolist(),
+                encoded.scores,
+                encoded.positions,
+                encoded.vectors,
                 strict=True,
             )
         ],
-        windows=found.windows.tolist(),
-        token_count=found.token_count,
-        layout=s.LayoutOut(words=list(found.layout.words), runs=list(found.layout.runs))
-        if found.layout.runs
+        windows=encoded.windows.tolist(),
+        token_count=encoded.token_count,
+        layout=s.LayoutOut(words=list(encoded.layout.words), runs=list(encoded.layout.runs))
+        if encoded.layout.runs
         else None,
     )
 
@@ -119,7 +121,7 @@ def nuggets(found: Nuggets, with_vectors: bool) -> s.NuggetsOut:
 def with_pieces(
     model: NuggetModel, texts: Sequence[str], ratio: float | None
 ) -> tuple[list[Nuggets], list[list[s.PieceOut]]]:
-    """Return the nuggets of texts, and every token with its score."""
+    """Return the nuggets of texts, and all tokens of each with their scores."""
     return model.encode(list(texts), ratio=ratio), [
         [
             s.PieceOut(
@@ -135,12 +137,12 @@ def with_pieces(
     ]
 
 
-def parse_nuggets(item: s.NuggetsOut, place: int, model: NuggetModel) -> Nuggets:
-    """Return the nuggets of a request; raise InputError if they cannot be decoded."""
+def parse_nuggets(item: s.NuggetsOut, index: int, model: NuggetModel) -> Nuggets:
+    """Return the nuggets at an index of a request; raise InputError if they cannot be decoded."""
     size = model.adapter.hidden_size
     vectors = [nugget.vector for nugget in item.nuggets]
     if not vectors or any(vector is None or len(vector) != size for vector in vectors):
-        raise InputError(f"nuggets[{place}]: every nugget needs a vector of {size} numbers.")
+        raise InputError(f"nuggets[{index}]: every nugget needs a vector of {size} numbers.")
     windows = np.array(item.windows, dtype=np.int64).reshape(-1, 4)
     count, tokens, start, end = windows.T
     if (
@@ -150,18 +152,18 @@ def parse_nuggets(item: s.NuggetsOut, place: int, model: NuggetModel) -> Nuggets
         or (start > end).any()
         or count.sum() != len(vectors)
     ):
-        raise InputError(f"nuggets[{place}].windows do not fit its {len(vectors)} nuggets.")
-    made = np.array(vectors, dtype=np.float32)
+        raise InputError(f"nuggets[{index}].windows are invalid or do not match its {len(vectors)} nuggets.")
+    matrix = np.array(vectors, dtype=np.float32)
     scores = np.array([nugget.score for nugget in item.nuggets], dtype=np.float32)
-    if not (np.isfinite(made).all() and np.isfinite(scores).all()):
-        raise InputError(f"nuggets[{place}] holds numbers that are not finite.")
+    if not (np.isfinite(matrix).all() and np.isfinite(scores).all()):
+        raise InputError(f"nuggets[{index}] contains numbers that are not finite.")
     layout = ORDINARY
     if item.layout is not None:
         if any(space.strip() for _, space in item.layout.runs):
-            raise InputError(f"nuggets[{place}].layout holds more than white space.")
+            raise InputError(f"nuggets[{index}].layout contains more than white space.")
         layout = Layout(tuple(item.layout.words), tuple(item.layout.runs))
     return Nuggets(
-        vectors=made,
+        vectors=matrix,
         scores=scores,
         positions=np.array([nugget.position for nugget in item.nuggets], dtype=np.int64),
         spans=np.array([nugget.span for nugget in item.nuggets], dtype=np.int64).reshape(-1, 2),
@@ -171,40 +173,42 @@ def parse_nuggets(item: s.NuggetsOut, place: int, model: NuggetModel) -> Nuggets
     )
 
 
-def reconstruct(served: Served, request: s.ReconstructRequest, most: int) -> s.ReconstructAnswer:
-    """Decode the nuggets of a request, or those of its texts; raise InputError beyond `most` tokens."""
+def reconstruct(served: Served, request: s.ReconstructRequest, max_tokens: int) -> s.ReconstructAnswer:
+    """Decode the nuggets of a request or of its texts; raise InputError above `max_tokens` tokens."""
     model, coverage = served.model, Coverage()
     if request.texts is not None:
         with collecting(coverage):
-            found = model.encode(request.texts, ratio=request.ratio)
+            encoded = model.encode(request.texts, ratio=request.ratio)
     else:
-        found = [parse_nuggets(item, place, model) for place, item in enumerate(request.nuggets or [])]
-        if (tokens := sum(item.token_count for item in found)) > most:
-            raise InputError(f"nuggets stand for {tokens} tokens; {most} are allowed.")
-    originals: Sequence[str | None] = request.texts or [None] * len(found)
-    words: list[list[s.Word] | None] = [None] * len(found)
+        encoded = [parse_nuggets(item, index, model) for index, item in enumerate(request.nuggets or [])]
+        if (tokens := sum(item.token_count for item in encoded)) > max_tokens:
+            raise InputError(f"nuggets represent {tokens} tokens; the limit is {max_tokens}.")
+    originals: Sequence[str | None] = request.texts or [None] * len(encoded)
+    words: list[list[s.Word] | None] = [None] * len(encoded)
     if request.probabilities:
-        decoded: list[Any] = model.reconstruct(found, num_beams=request.num_beams, return_probabilities=True)
+        decoded: list[Any] = model.reconstruct(
+            encoded, num_beams=request.num_beams, return_probabilities=True
+        )
         texts = [item.text for item in decoded]
         words = [
             [s.Word.model_validate(word, from_attributes=True) for word in item.words] for item in decoded
         ]
     else:
-        texts = model.reconstruct(found, num_beams=request.num_beams)
+        texts = model.reconstruct(encoded, num_beams=request.num_beams)
     scores = map(_bleu, texts, originals)
-    rows = zip(found, texts, scores, words, strict=True)
+    rows = zip(encoded, texts, scores, words, strict=True)
     return s.ReconstructAnswer(
         model=served.name,
         texts=[
-            s.Reconstruction(text=text, bleu=score, vectors=len(item), words=own)
-            for item, text, score, own in rows
+            s.Reconstruction(text=text, bleu=score, vectors=len(item), words=text_words)
+            for item, text, score, text_words in rows
         ],
         warning=coverage.message(),
     )
 
 
 def _bleu(text: str, original: str | None) -> float | None:
-    """Return BLEU from 0 to 100; None if the original is not known or sacrebleu is not installed."""
+    """Return BLEU from 0 to 100; None without an original or if sacrebleu is not installed."""
     if original is None:
         return None
     try:
@@ -219,7 +223,7 @@ def _bleu(text: str, original: str | None) -> float | None:
 def similarity(
     query: Nuggets, document: Nuggets, request: s.SimilarityRequest, model: str, warning: str | None
 ) -> s.SimilarityAnswer:
-    """Return the score of two texts, every cosine, and BM25 for comparison."""
+    """Return the score of two texts, all cosines, and BM25 for comparison."""
     cosines = unit(query, "query") @ unit(document, "document").T
     score, shared = _by_words(request.query, request.document)
     return s.SimilarityAnswer(
@@ -240,9 +244,9 @@ def _by_words(query: str, document: str) -> tuple[float | None, list[str]]:
     try:
         from textnuggets.search.bm25 import BM25, words_of
 
-        own, theirs = words_of([query, document])
-        there = set(theirs)
-        shared = list(dict.fromkeys(word for word in own if word in there))
+        query_words, document_words = words_of([query, document])
+        in_document = set(document_words)
+        shared = list(dict.fromkeys(word for word in query_words if word in in_document))
         others = [text[start:end] for text in (query, document) for start, end in sentence_spans(text)]
         return float(BM25([document, *others]).scores(query)[0]), [word for word in shared if word]
     except MissingExtraError:
@@ -250,29 +254,26 @@ def _by_words(query: str, document: str) -> tuple[float | None, list[str]]:
 
 
 def gain(model: NuggetModel, request: s.GainRequest) -> s.GainAnswer | None:
-    """Return the probability gain of one nugget over its window; None if there is no such nugget."""
-    from textnuggets.model.encoding import Budget
-    from textnuggets.model.selection import nugget_count
-
+    """Return the probability gain of one nugget over its window; None if the text has fewer nuggets."""
     budget = Budget.of(request.ratio, None, model.config.ratio)
     (windows,) = cut_into_windows(model.tokenizer, [request.text], model.window)
-    place = request.nugget
+    index = request.nugget  # within the remaining windows
     for window in windows:
         count = nugget_count(len(window.ids), budget.ratio)
-        if place < count:
+        if index < count:
             ids = torch.tensor(window.ids, device=model.device)
             with model.evaluating(), torch.inference_mode():
-                gains, _ = probability_gain(model, ids, ids, budget.ratio, alone=place)
+                gains, _ = probability_gain(model, ids, ids, budget.ratio, alone=index)
             if not len(gains):
                 return None
             tokens = [window.surface(i) for i in range(len(window.ids))]
             return s.GainAnswer(gain=gains[0].tolist(), tokens=tokens)
-        place -= count
+        index -= count
     return None
 
 
 def hits(found: Sequence[Hit], warning: str | None) -> s.SearchAnswer:
-    """Return what a search found."""
+    """Return the hits of a search."""
     shown = [
         s.SearchHit(
             id=hit.id,

@@ -1,4 +1,4 @@
-"""What requests may hold and answers do; FastAPI makes the OpenAPI description of it."""
+"""Schemas of requests and responses, from which FastAPI generates the OpenAPI description."""
 
 from __future__ import annotations
 
@@ -11,19 +11,17 @@ SAMPLE = "Rain fell all night; in the morning, the river had risen over the brid
 Text = Annotated[str, Field(strict=True)]
 Filled = Annotated[str, Field(strict=True, min_length=1)]
 Whole = Annotated[int, Field(ge=0, le=2**31 - 1)]  # positions in texts
-Real = Annotated[float, Field(ge=-3e38, le=3e38, allow_inf_nan=False)]  # what float32 can hold
+Real = Annotated[float, Field(ge=-3e38, le=3e38, allow_inf_nan=False)]  # the range of float32
 Flag = Annotated[bool, Field(strict=True)]
 Ratio = Annotated[
     float | None,
-    Field(
-        strict=True, gt=0, le=1, description="Compression ratio; the model's own by default.", examples=[0.1]
-    ),
+    Field(strict=True, gt=0, le=1, description="Compression ratio; the model's by default.", examples=[0.1]),
 ]
 
 Chosen = Annotated[
     str | None,
     Field(
-        description="One of GET /v1/models; by default the first that can do what is asked.",
+        description="Name of a model from GET /v1/models; by default the first that supports the request.",
         examples=["search"],
     ),
 ]
@@ -33,34 +31,34 @@ QueriedRatio = Annotated[
         strict=True,
         gt=0,
         le=1,
-        description="Compression ratio of documents, and of the query if the model has no query ratio; the model's own by "
+        description="Compression ratio of documents, and of the query if the model has no query ratio; the model's by "
         "default.",
         examples=[0.1],
     ),
 ]
 Warned = Annotated[
     str | None,
-    Field(description="Given if the model is not made for comparing texts; left out otherwise."),
+    Field(description="Present if the model was not trained for comparing texts."),
 ]
 
 
 class Request(BaseModel):
-    """A request: what is not known in it is refused."""
+    """Base class of requests; unknown fields are rejected."""
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
 
 class EmbeddingsRequest(Request):
-    """As OpenAI's, with a ratio."""
+    """Texts to embed: OpenAI's request, with a ratio."""
 
     input: Text | Annotated[list[Text], Field(min_length=1)] = Field(
-        description="A text, or several.", examples=[SAMPLE]
+        description="One text or a list of texts.", examples=[SAMPLE]
     )
     model: Chosen = None
     encoding_format: Literal["float", "base64"] = "float"
     ratio: Ratio = None
-    spans: Flag = Field(False, description="Whether to tell the characters each vector stands for.")
-    scores: Flag = Field(False, description="Whether to tell what the scorer gave each vector.")
+    spans: Flag = Field(False, description="Whether to return the character span of each vector's token.")
+    scores: Flag = Field(False, description="Whether to return the score of each vector.")
     user: str | None = Field(None, description="Ignored.")
 
 
@@ -70,22 +68,22 @@ class Embedding(BaseModel):
     object: Literal["embedding"] = "embedding"
     index: int
     embedding: list[list[float]] | str = Field(
-        description="One list for each vector; as base64, little-endian float32 of all of them, row by row."
+        description="One list per vector; as base64, the little-endian float32 values of all vectors, row by row."
     )
-    shape: tuple[int, int] = Field(description="How many vectors, and their dimensions.")
+    shape: tuple[int, int] = Field(description="Number of vectors, and their dimensions.")
     spans: list[tuple[int, int]] | None = None
     scores: list[float] | None = None
 
 
 class Usage(BaseModel):
-    """Tokens that were encoded."""
+    """Number of encoded tokens."""
 
     prompt_tokens: int
     total_tokens: int
 
 
 class EmbeddingsAnswer(BaseModel):
-    """As OpenAI's."""
+    """Vectors of texts: OpenAI's response."""
 
     object: Literal["list"] = "list"
     data: list[Embedding]
@@ -94,26 +92,26 @@ class EmbeddingsAnswer(BaseModel):
 
 
 class RerankDocument(Request):
-    """A document as an object."""
+    """Document as an object."""
 
     text: Text
 
 
 class RerankRequest(Request):
-    """As Cohere's and Jina's."""
+    """Query and documents to rank: the request of Cohere and Jina."""
 
     query: Filled = Field(examples=["Where did the water go?"])
     documents: list[Text | RerankDocument] = Field(
         min_length=1, examples=[[SAMPLE, "The cat sat on the mat."]]
     )
     model: Chosen = None
-    top_n: int | None = Field(None, ge=1, description="How many results; all by default.")
+    top_n: int | None = Field(None, ge=1, description="Maximum number of results; all by default.")
     return_documents: Flag = False
     ratio: QueriedRatio = None
 
 
 class RerankResult(BaseModel):
-    """A document's place."""
+    """Score of a document, and its index in the request."""
 
     index: int
     relevance_score: float
@@ -121,7 +119,7 @@ class RerankResult(BaseModel):
 
 
 class RerankAnswer(BaseModel):
-    """Best first."""
+    """Ranked documents, best first."""
 
     id: str
     model: str
@@ -131,17 +129,19 @@ class RerankAnswer(BaseModel):
 
 
 class NuggetsRequest(Request):
-    """Texts to turn into nuggets."""
+    """Texts to encode."""
 
     texts: list[Text] = Field(min_length=1, examples=[[SAMPLE]])
     model: Chosen = None
     ratio: Ratio = None
-    vectors: Flag = Field(True, description="Whether to return the vectors themselves.")
-    pieces: Flag = Field(False, description="Whether to return every token with its score, for highlighting.")
+    vectors: Flag = Field(True, description="Whether to return the vectors.")
+    pieces: Flag = Field(
+        False, description="Whether to return all tokens with their scores, for highlighting."
+    )
 
 
 class Nugget(BaseModel):
-    """One vector and where it comes from."""
+    """One vector, and the token it comes from."""
 
     token: str
     span: tuple[Whole, Whole]
@@ -152,7 +152,7 @@ class Nugget(BaseModel):
 
 
 class PieceOut(BaseModel):
-    """A stretch of the text."""
+    """A token, or text between tokens."""
 
     text: str
     score: float | None = None
@@ -162,67 +162,75 @@ class PieceOut(BaseModel):
 
 
 class LayoutOut(BaseModel):
-    """White space that the vectors do not hold, such as line breaks."""
+    """White space that the vectors do not represent, such as line breaks."""
 
     words: list[Whole] = Field(description="Number of words in each window.")
-    runs: list[tuple[Whole, Text]] = Field(description="Words before each run of white space, and the run.")
+    runs: list[tuple[Whole, Text]] = Field(
+        description="Number of words before each run of white space, and the run."
+    )
 
 
 class NuggetsOut(BaseModel):
-    """A text as nuggets; with vectors, it can be given to /reconstruct as it is."""
+    """Nuggets of a text; with vectors, they can be sent to /reconstruct unchanged."""
 
     nuggets: list[Nugget]
-    windows: list[tuple[Whole, Whole, Whole, Whole]]
+    windows: list[tuple[Whole, Whole, Whole, Whole]] = Field(
+        description="Per window: number of nuggets, number of tokens, first and last character."
+    )
     token_count: Whole
-    layout: LayoutOut | None = Field(None, description="Present where a text has more than single spaces.")
+    layout: LayoutOut | None = Field(
+        None, description="Present if a text has white space other than single spaces."
+    )
     pieces: list[PieceOut] | None = None
 
 
 class NuggetsAnswer(BaseModel):
-    """In the order of the texts."""
+    """Nuggets of each text, in the order of the request."""
 
     model: str
     texts: list[NuggetsOut]
 
 
 class ReconstructRequest(Request):
-    """Either texts, which are compressed and decoded again, or nuggets from /nuggets with their vectors."""
+    """Either texts to encode and decode again, or nuggets from /nuggets with their vectors."""
 
     texts: list[Text] | None = Field(None, min_length=1, examples=[[SAMPLE]])
     nuggets: list[NuggetsOut] | None = Field(None, min_length=1)
     model: Chosen = None
     ratio: Ratio = None
     num_beams: int = Field(1, ge=1, le=8)
-    probabilities: Flag = Field(False, description="Whether to return how sure the model is of every word.")
+    probabilities: Flag = Field(False, description="Whether to return the probability of each word.")
 
 
 class Word(BaseModel):
-    """A word of a decoded text."""
+    """Span and probability of a decoded word."""
 
-    start: int = Field(description="Its first character in the text.")
-    end: int
-    probability: float = Field(description="How sure the model is of it, from 0 to 1.")
+    start: int = Field(description="Index of its first character.")
+    end: int = Field(description="Index after its last character.")
+    probability: float = Field(description="Probability of the word, from 0 to 1.")
 
 
 class Reconstruction(BaseModel):
-    """A decoded text."""
+    """Decoded text."""
 
     text: str
-    bleu: float | None = Field(None, description="Against the text that was given, from 0 to 100.")
+    bleu: float | None = Field(None, description="BLEU with the original text, from 0 to 100.")
     vectors: int
-    words: list[Word] | None = Field(None, description="Given if the request asks for `probabilities`.")
+    words: list[Word] | None = Field(None, description="Present if the request sets `probabilities`.")
 
 
 class ReconstructAnswer(BaseModel):
-    """In the order of the request."""
+    """Decoded texts, in the order of the request."""
 
     model: str
     texts: list[Reconstruction]
-    warning: str | None = Field(None, description="What of the texts the model does not know.")
+    warning: str | None = Field(
+        None, description="Present if the texts have characters that the model cannot decode."
+    )
 
 
 class SimilarityRequest(Request):
-    """Two texts."""
+    """Two texts to compare."""
 
     query: Filled = Field(examples=["Where did the water go?"])
     document: Filled = Field(examples=[SAMPLE])
@@ -231,33 +239,35 @@ class SimilarityRequest(Request):
 
 
 class SimilarityAnswer(BaseModel):
-    """Mean-MaxSim and what it is made of."""
+    """Mean-MaxSim and the cosines it is computed from."""
 
     model: str
     score: float
     matrix: list[list[float]] = Field(description="Cosines of query nuggets (rows) with document nuggets.")
-    winners: list[int] = Field(description="For each query nugget, the document nugget that answers it best.")
+    winners: list[int] = Field(
+        description="Index of the best matching document nugget for each query nugget."
+    )
     query: NuggetsOut
     document: NuggetsOut
     bm25: float | None = Field(
         None,
-        description="BM25 of the document among both texts' sentences; left out if bm25s is not installed.",
+        description="BM25 of the document among the sentences of both texts; absent if bm25s is not installed.",
     )
     shared_words: list[str]
     warning: Warned = None
 
 
 class GainRequest(Request):
-    """What does a nugget know of its text?"""
+    """A nugget to explain."""
 
     text: Text = Field(examples=[SAMPLE])
     model: Chosen = None
     ratio: Ratio = None
-    nugget: int = Field(ge=0, description="Which one, from 0.", examples=[0])
+    nugget: int = Field(ge=0, description="Index of the nugget, from 0.", examples=[0])
 
 
 class GainAnswer(BaseModel):
-    """The probability gain of every token when this nugget alone is exposed."""
+    """Probability gain of each token from this nugget alone."""
 
     gain: list[float]
     tokens: list[str]
@@ -268,12 +278,12 @@ class SearchRequest(Request):
 
     query: Filled = Field(examples=["river"])
     k: int = Field(10, ge=1, le=100)
-    model: Annotated[str | None, Field(description="The model of the index, or none.")] = None
+    model: Annotated[str | None, Field(description="The model of the index; no other is accepted.")] = None
     filter: dict[str, str | int | float | bool] | None = None
 
 
 class SearchMatch(BaseModel):
-    """What answered one nugget of the query."""
+    """Best match of one query nugget, as character spans."""
 
     query: tuple[int, int]
     document: tuple[int, int]
@@ -281,7 +291,7 @@ class SearchMatch(BaseModel):
 
 
 class SearchHit(BaseModel):
-    """A document that was found."""
+    """A matching document."""
 
     id: str
     score: float
@@ -292,35 +302,37 @@ class SearchHit(BaseModel):
 
 
 class SearchAnswer(BaseModel):
-    """Best first."""
+    """Matching documents, best first."""
 
     hits: list[SearchHit]
     warning: Warned = None
 
 
 class ModelOut(BaseModel):
-    """A model, as OpenAI describes one, and what it can do."""
+    """A model in OpenAI's format, with its capabilities."""
 
     id: str
     object: Literal["model"] = "model"
     owned_by: Literal["textnuggets"] = "textnuggets"
     dimensions: int
     ratio: float
-    query_ratio: float | None = Field(None, description="The ratio of queries; left out if it is `ratio`.")
-    compares: bool = Field(description="Whether its vectors are made to be compared.")
-    decodes: bool = Field(description="Whether it turns vectors back into text.")
+    query_ratio: float | None = Field(
+        None, description="Compression ratio of queries; absent if it equals `ratio`."
+    )
+    compares: bool = Field(description="Whether it was trained for comparing texts.")
+    decodes: bool = Field(description="Whether it can decode vectors into text.")
     searches: bool = Field(description="Whether the index was built with it.")
 
 
 class ModelsAnswer(BaseModel):
-    """As OpenAI's."""
+    """Served models: OpenAI's response."""
 
     object: Literal["list"] = "list"
     data: list[ModelOut]
 
 
 class Health(BaseModel):
-    """What is served; `model` to `dimensions` describe the first model."""
+    """Status of the server; `model` to `dimensions` describe the first model."""
 
     status: Literal["ok"] = "ok"
     model: str
@@ -328,19 +340,19 @@ class Health(BaseModel):
     ratio: float
     dimensions: int
     models: list[str]
-    documents: int | None = Field(None, description="In the index, if one is served.")
+    documents: int | None = Field(None, description="Number of documents in the index, if one is served.")
     version: str
 
 
 class ErrorDetail(BaseModel):
-    """What was wrong."""
+    """Description of an error."""
 
     message: str
     type: str
-    param: str | None = Field(None, description="The field of the request it is about.")
+    param: str | None = Field(None, description="Field of the request that caused the error.")
 
 
 class ErrorAnswer(BaseModel):
-    """Every answer that is not a success."""
+    """Response to a request that failed."""
 
     error: ErrorDetail

@@ -1,1 +1,1 @@
-"""The paths of the API, in groups: one router each."""
+"""Routes of the API, one router per group."""

@@ -1,4 +1,4 @@
-"""The page, and what is served."""
+"""Routes of the web page and the health check."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ router = APIRouter()
 
 @router.get("/health", response_model_exclude_none=True)
 async def health(service: Running) -> s.Health:
-    """Tell whether the server is up, and what it serves."""
+    """Return the status of the server and its models."""
     first = service.models.first
     return s.Health(
         model=first.name,
@@ -32,5 +32,5 @@ async def health(service: Running) -> s.Health:
 
 @router.get("/", response_class=HTMLResponse, include_in_schema=False)
 async def page() -> str:
-    """Return the page."""
+    """Return the web page."""
     return PAGE.read_text(encoding="utf-8")

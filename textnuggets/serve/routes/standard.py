@@ -1,4 +1,4 @@
-"""Paths in the shapes of OpenAI, Cohere and Jina."""
+"""Routes in the formats of OpenAI, Cohere and Jina."""
 
 from __future__ import annotations
 
@@ -9,44 +9,44 @@ from fastapi import APIRouter
 
 from textnuggets.serve import responses
 from textnuggets.serve import schemas as s
-from textnuggets.serve.service import WRONG, Running, check_filled
+from textnuggets.serve.service import ERRORS, Running, check_filled
 
-router = APIRouter(prefix="/v1", responses=WRONG)
+router = APIRouter(prefix="/v1", responses=ERRORS)
 
 
 @router.get("/models", response_model_exclude_none=True)
 async def models(service: Running) -> s.ModelsAnswer:
-    """List the models that are served, in OpenAI's shape."""
+    """Return the served models, in OpenAI's format."""
     searching = service.models.searching
     return s.ModelsAnswer(data=[responses.model(item, item is searching) for item in service.models])
 
 
 @router.post("/embeddings", response_model_exclude_none=True)
 async def embeddings(request: s.EmbeddingsRequest, service: Running) -> s.EmbeddingsAnswer:
-    """Return the vectors of texts, in OpenAI's shape; `embedding` is a list of vectors."""
+    """Return the vectors of texts, in OpenAI's format; `embedding` is a list of vectors."""
     served = service.models.comparing(request.model)
     texts = [request.input] if isinstance(request.input, str) else request.input
     await service.check_texts(served, input=texts)
-    found = await service.timed(service.worker.encode(served.model, texts, request.ratio))
-    service.check_answer(sum(item.vectors.size for item in found), "input")
-    return await asyncio.to_thread(responses.embeddings, found, request, served.name)
+    encoded = await service.timed(service.worker.encode(served.model, texts, request.ratio))
+    service.check_answer(sum(item.vectors.size for item in encoded), "input")
+    return await asyncio.to_thread(responses.embeddings, encoded, request, served.name)
 
 
 @router.post("/rerank", response_model_exclude_none=True)
 async def rerank(request: s.RerankRequest, service: Running) -> s.RerankAnswer:
-    """Order documents by how well they answer a query (mean-MaxSim), in the shape Cohere and Jina share."""
+    """Rank documents by their mean-MaxSim with a query, in the format shared by Cohere and Jina."""
     served = service.models.comparing(request.model)
     texts = [item if isinstance(item, str) else item.text for item in request.documents]
     check_filled(query=request.query)
     await service.check_texts(served, query=[request.query], documents=texts)
-    asked = served.query_ratio or request.ratio
-    pair = service.worker.encode_pair(served.model, request.query, asked, texts, request.ratio)
-    query, found = await service.timed(pair)
-    service.check_answer(len(query) * max(map(len, found)), "documents")
+    query_ratio = served.query_ratio or request.ratio
+    pair = service.worker.encode_pair(served.model, request.query, query_ratio, texts, request.ratio)
+    query, encoded = await service.timed(pair)
+    service.check_answer(len(query) * max(map(len, encoded)), "documents")
     return await asyncio.to_thread(
         responses.rerank,
         query,
-        found,
+        encoded,
         texts,
         request,
         model=served.name,

@@ -1,4 +1,4 @@
-"""Paths for texts and their nuggets: encode, decode, compare, look into."""
+"""Routes for texts and nuggets: encode, decode, compare and explain."""
 
 from __future__ import annotations
 
@@ -10,40 +10,43 @@ from textnuggets.errors import InputError
 from textnuggets.serve import responses
 from textnuggets.serve import schemas as s
 from textnuggets.serve.middleware import Refused
-from textnuggets.serve.service import WRONG, Running, check_filled
+from textnuggets.serve.service import ERRORS, Running, check_filled
 
-router = APIRouter(responses=WRONG)
+router = APIRouter(responses=ERRORS)
 
 
 @router.post("/nuggets", response_model_exclude_none=True)
 async def nuggets(request: s.NuggetsRequest, service: Running) -> s.NuggetsAnswer:
-    """Return texts as nuggets: vectors, tokens, spans, scores; with `pieces` every token, for highlighting."""
+    """Return the nuggets of texts: vectors, tokens, spans and scores; with `pieces`, also all tokens to highlight."""
     served = service.models.any(request.model)
     await service.check_texts(served, texts=request.texts)
     if request.pieces:
         work = service.worker.run(lambda: responses.with_pieces(served.model, request.texts, request.ratio))
-        found, pieces = await service.timed(work)
+        encoded, pieces = await service.timed(work)
     else:
-        encoded = service.worker.encode(served.model, request.texts, request.ratio)
-        found, pieces = await service.timed(encoded), None
+        encoding = service.worker.encode(served.model, request.texts, request.ratio)
+        encoded, pieces = await service.timed(encoding), None
     if request.vectors:
-        service.check_answer(sum(item.vectors.size for item in found), "texts")
-    out = await asyncio.to_thread(lambda: [responses.nuggets(item, request.vectors) for item in found])
+        service.check_answer(sum(item.vectors.size for item in encoded), "texts")
+    out = await asyncio.to_thread(lambda: [responses.nuggets(item, request.vectors) for item in encoded])
     if pieces is not None:
-        out = [item.model_copy(update={"pieces": own}) for item, own in zip(out, pieces, strict=True)]
+        out = [
+            item.model_copy(update={"pieces": text_pieces})
+            for item, text_pieces in zip(out, pieces, strict=True)
+        ]
     return s.NuggetsAnswer(model=served.name, texts=out)
 
 
 @router.post("/reconstruct", response_model_exclude_none=True)
 async def reconstruct(request: s.ReconstructRequest, service: Running) -> s.ReconstructAnswer:
-    """Decode nuggets, or compress texts and decode them again."""
+    """Decode nuggets, or encode texts and decode them again."""
     served, limits = service.models.decoding(request.model), service.limits
     if (request.texts is None) == (request.nuggets is None):
-        raise Refused(422, "give one of texts and nuggets.", "texts")
+        raise Refused(422, "set either texts or nuggets.", "texts")
     if request.texts is not None:
         await service.check_texts(served, texts=request.texts)
     elif len(request.nuggets or ()) > limits.texts:
-        message = f"nuggets holds {len(request.nuggets or ())}; {limits.texts} are allowed."
+        message = f"nuggets has {len(request.nuggets or ())} texts; the limit is {limits.texts}."
         raise Refused(422, message, "nuggets")
     try:
         work = service.worker.run(lambda: responses.reconstruct(served, request, limits.tokens))
@@ -54,12 +57,14 @@ async def reconstruct(request: s.ReconstructRequest, service: Running) -> s.Reco
 
 @router.post("/similarity", response_model_exclude_none=True)
 async def similarity(request: s.SimilarityRequest, service: Running) -> s.SimilarityAnswer:
-    """Compare two texts: mean-MaxSim, every cosine, and which nugget answered which."""
+    """Compare two texts: mean-MaxSim, all cosines, and the best match of each query nugget."""
     served = service.models.comparing(request.model)
     check_filled(query=request.query, document=request.document)
     await service.check_texts(served, query=[request.query], document=[request.document])
-    asked = served.query_ratio or request.ratio
-    pair = service.worker.encode_pair(served.model, request.query, asked, [request.document], request.ratio)
+    query_ratio = served.query_ratio or request.ratio
+    pair = service.worker.encode_pair(
+        served.model, request.query, query_ratio, [request.document], request.ratio
+    )
     query, (document,) = await service.timed(pair)
     service.check_answer(len(query) * len(document) * 8, "document")
     warning = service.models.warning(served)
@@ -68,10 +73,10 @@ async def similarity(request: s.SimilarityRequest, service: Running) -> s.Simila
 
 @router.post("/gain")
 async def gain(request: s.GainRequest, service: Running) -> s.GainAnswer:
-    """Return what one nugget knows: how much likelier it alone makes every token of its window."""
+    """Return how much one nugget alone raises the probability of each token of its window."""
     served = service.models.decoding(request.model)
     await service.check_texts(served, text=[request.text])
-    found = await service.timed(service.worker.run(lambda: responses.gain(served.model, request)))
-    if found is None:
-        raise Refused(422, f"nugget {request.nugget} is not there: the text has fewer.", "nugget")
-    return found
+    answer = await service.timed(service.worker.run(lambda: responses.gain(served.model, request)))
+    if answer is None:
+        raise Refused(422, f"there is no nugget {request.nugget}: the text has fewer nuggets.", "nugget")
+    return answer
