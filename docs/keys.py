@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from textnuggets.train.recipe import describe_keys
+from textnuggets.train.recipe_io import describe_keys
 
 PAGE = Path(__file__).parent / "training.md"
 

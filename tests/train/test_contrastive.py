@@ -29,7 +29,7 @@ from textnuggets.train.objectives.contrastive import (
     similarity,
 )
 from textnuggets.train.pairs import PER_RECORD, PairBatches, Pairs, Records
-from textnuggets.train.reading import read_recipe
+from textnuggets.train.recipe_io import read_recipe
 from textnuggets.train.run import train
 
 SIMILAR = [
@@ -249,20 +249,20 @@ def test_all_tokens_of_a_nugget_model_are_those_of_an_encoder_that_picks_none(tm
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("optimizer.batch_tokens=200", "must hold two pairs"),
-        ("objective.temperature=0.0", "temperature must be above 0"),
+        ("optimizer.batch_tokens=200", "to hold two pairs"),
+        ("objective.temperature=0.0", "objective.temperature must be above 0"),
         ("objective.distill_temperature=-1.0", "distill_temperature must be above 0"),
-        ("objective.distill=2.0", "distill must lie from 0 to 1"),
-        ("objective.teacher=x", "nothing to say"),
-        ("objective.teacher_ratios=[0.5, 0.5]", "nothing to say"),
-        ("objective.hide=0.1", "does not go with the objective 'contrastive'"),
+        ("objective.distill=2.0", "distill must be at most 1"),
+        ("objective.teacher=x", "has no effect"),
+        ("objective.teacher_ratios=[0.5, 0.5]", "has no effect"),
+        ("objective.hide=0.1", "cannot be used with the objective 'contrastive'"),
     ],
 )
-def test_what_cannot_be_is_refused(recipe, change, message):
+def test_invalid_settings_are_refused(recipe, change, message):
     with pytest.raises(ConfigError, match=message):
         read_recipe(recipe, [*SIMILAR, change])
 
 
-def test_settings_of_similar_go_with_no_other_objective(recipe):
-    with pytest.raises(ConfigError, match=r"objective\.distill does not go with"):
+def test_contrastive_settings_are_refused_with_other_objectives(recipe):
+    with pytest.raises(ConfigError, match=r"objective\.distill cannot be used with"):
         read_recipe(recipe, ["objective.distill=0.5"])

@@ -14,7 +14,7 @@ from textnuggets.data.packed import PackedCorpus, tokenizers_of
 from textnuggets.errors import BackboneError, ConfigError
 from textnuggets.model.backbone import build_backbone
 from textnuggets.train.build import build_model
-from textnuggets.train.reading import read_recipe
+from textnuggets.train.recipe_io import read_recipe
 from textnuggets.train.run import train
 
 

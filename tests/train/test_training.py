@@ -23,7 +23,7 @@ from textnuggets.errors import ConfigError, InputError
 from textnuggets.train import checkpoints
 from textnuggets.train.build import build_model
 from textnuggets.train.objectives.decoding import Decoding
-from textnuggets.train.reading import read_recipe
+from textnuggets.train.recipe_io import read_recipe
 from textnuggets.train.run import train
 
 
@@ -170,12 +170,12 @@ def test_a_trained_model_reads_no_more_at_once_than_it_learned_from(recipe, tmp_
     short = ["data.max_tokens=32", "data.min_tokens=4", "optimizer.steps=2"]
     first = train(read_recipe(recipe, short), tmp_path / "first")
     assert textnuggets.load(first).window == 32
-    # A model that goes on keeps what it knew, or learns more.
+    # The window of a start model grows with longer documents, and never shrinks.
     for longest, window in ((24, 32), (48, 48)):
         changes = [*short[1:], f"model.start={first}", f"data.max_tokens={longest}"]
-        going_on = build_model(read_recipe(recipe, [*changes, "model.query_ratio=0.5"]))
-        assert (going_on.window, going_on.config.query_ratio) == (window, 0.5)
-    going_on.save_pretrained(tmp_path / "second")
+        continued = build_model(read_recipe(recipe, [*changes, "model.query_ratio=0.5"]))
+        assert (continued.window, continued.config.query_ratio) == (window, 0.5)
+    continued.save_pretrained(tmp_path / "second")
     kept = build_model(read_recipe(recipe, [*short[1:], f"model.start={tmp_path / 'second'}"]))
     assert kept.config.query_ratio == 0.5
 
@@ -190,7 +190,7 @@ def test_a_trained_model_reads_no_more_at_once_than_it_learned_from(recipe, tmp_
         ("optimizer.lr_scale={scoring = 2.0}", "no part 'scoring': did you mean 'scorer"),
         ("model.scorer_layer=7", "scorer_layer is 7"),
         ("model.selector=best", "selector must be one of"),
-        ("data.max_tokens=128", "data.max_tokens is 128, but the model takes 64"),
+        ("data.max_tokens=128", "data.max_tokens is 128, but the model takes at most 64"),
     ],
 )
 def test_what_the_model_cannot_do_is_named_before_data_is_read(recipe, tmp_path, change, words):
@@ -225,7 +225,7 @@ def test_training_stops_when_the_dev_loss_no_longer_falls(recipe, tmp_path):
     assert [record["eval_loss"] for record in evaluations].index(best) == len(evaluations) - 3
 
 
-def test_training_goes_on_from_a_trained_model(unbroken, recipe, tmp_path):
+def test_training_starts_from_a_trained_model(unbroken, recipe, tmp_path):
     changes = [f"model.start='{unbroken}/best'", "optimizer.steps=3"]
     text = recipe.read_text().replace("backbone =", "# backbone =")
     (tmp_path / "recipe.toml").write_text(text)
@@ -233,7 +233,7 @@ def test_training_goes_on_from_a_trained_model(unbroken, recipe, tmp_path):
     assert losses(tmp_path / "run")[1] < losses(unbroken)[3]
 
 
-def test_a_model_to_go_on_from_may_lose_parts_but_gains_none(unbroken, recipe, tmp_path):
+def test_parts_of_a_start_model_can_be_dropped_but_not_added(unbroken, recipe, tmp_path):
     before = textnuggets.load(unbroken / "best")
     less = ["model.selector=mean", "model.residual=off", "model.feedback=false", "optimizer.steps=1"]
     model = build_model(read_recipe(recipe, [*less, f"model.start='{unbroken}/best'"]))
@@ -248,12 +248,27 @@ def test_a_model_to_go_on_from_may_lose_parts_but_gains_none(unbroken, recipe, t
     assert model.eval().encode(CORPUS[0]).vectors.shape[0] == 1
     pooled = train(read_recipe(recipe, [*less, f"model.start='{unbroken}/best'"]), tmp_path / "pooled")
     with pytest.raises(ConfigError, match=r"model\.selector is 'learned', but .* has 'mean'"):
+        build_model(read_recipe(recipe, [f"model.start={pooled}", "model.selector=learned"]))
+    with pytest.raises(ConfigError, match=r"model\.residual is 'add', but .* has 'off'"):
         build_model(read_recipe(recipe, [f"model.start={pooled}"]))
+    unset = build_model(read_recipe(recipe, [*less[1:], f"model.start={pooled}"]))
+    assert unset.config.selector == "mean"
 
 
-def test_a_model_that_comes_with_the_package_is_started_from_by_its_name(
-    unbroken, recipe, tmp_path, monkeypatch
-):
+def test_a_learned_selector_can_replace_another_and_one_that_is_not_set_is_kept(unbroken, recipe, tmp_path):
+    start = f"model.start={unbroken}/best"
+    spread = build_model(read_recipe(recipe, [start, "model.selector=spread"]))
+    before = textnuggets.load(unbroken / "best")
+    assert spread.selector is not before.selector
+    for name, weights in before.state_dict().items():
+        torch.testing.assert_close(weights, spread.state_dict()[name], rtol=0, atol=0)
+    spread.save_pretrained(tmp_path / "spread")
+    start = f"model.start={tmp_path / 'spread'}"
+    assert build_model(read_recipe(recipe, [start])).config.selector == "spread"
+    assert build_model(read_recipe(recipe, [start, "model.selector=learned"])).config.selector == "learned"
+
+
+def test_a_shipped_model_can_be_the_start_by_its_name(unbroken, recipe, tmp_path, monkeypatch):
     (tmp_path / "shipped").mkdir()
     (tmp_path / "shipped" / "search").symlink_to(unbroken / "best")
     monkeypatch.setattr("textnuggets.shipped.OWN", tmp_path / "shipped")

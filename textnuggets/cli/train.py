@@ -24,7 +24,7 @@ def train(
     ] = False,
 ) -> None:
     """Train a nugget model as a recipe says."""
-    from textnuggets.train.reading import find_recipe, read_recipe
+    from textnuggets.train.recipe_io import find_recipe, read_recipe
 
     wanted = read_recipe(find_recipe(recipe), changes or [])
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, fields
+from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from textnuggets.errors import CheckpointError, ConfigError, InputError, MissingExtraError
 from textnuggets.io.files import replacing
-from textnuggets.train.reading import read_recipe
 from textnuggets.train.recipe import Recipe
+from textnuggets.train.recipe_io import read_recipe
 
 try:
     import accelerate
@@ -124,7 +124,7 @@ def _open_run(recipe: Recipe, out: Path, resume: bool, report: Report) -> Path |
         return None
     if not there:
         raise InputError(f"{out} holds no run to resume.")
-    check_same_run(read_recipe(out / "recipe.toml", checked=False), recipe, out)
+    check_same_run(read_recipe(out / "recipe.toml", check_corpora=False), recipe, out)
     checkpoint = checkpoints.newest_whole(out, report.say)
     if checkpoint is None:
         report.say("no whole checkpoint yet: starting at the beginning.")
@@ -137,7 +137,7 @@ def _open_run(recipe: Recipe, out: Path, resume: bool, report: Report) -> Path |
 
 def check_same_run(before: Recipe, now: Recipe, out: Path) -> None:
     """Whether a recipe goes on with the run that another began."""
-    old, new = _flat(asdict(before)), _flat(asdict(now))
+    old, new = _flat(before.model_dump()), _flat(now.model_dump())
     for key in sorted(old.keys() | new.keys()):
         if old.get(key) != new.get(key) and not key.startswith(CHANGEABLE):
             raise ConfigError(
