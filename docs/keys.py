@@ -1,4 +1,4 @@
-"""python docs/keys.py: put every recipe key into docs/training.md, between its marks."""
+"""python docs/keys.py: write the table of recipe keys into docs/training.md."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PAGE = Path(__file__).parent / "training.md"
 
 
 def keys_table() -> str:
-    """A Markdown table of every key, its default and its meaning."""
+    """Return a Markdown table of all keys with their defaults and meanings."""
     rows = ["| key | default | meaning |", "|---|---|---|"]
     rows += [
         f"| `{key}` | {f'`{default}`' if default else ''} | {meaning} |"

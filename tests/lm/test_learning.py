@@ -136,6 +136,6 @@ def test_the_segments_of_a_batch_have_equally_much_before_them():
         ("optimizer.gradient_checkpointing=true", "cannot be used with"),
     ],
 )
-def test_recipes_that_cannot_be_are_refused(recipe, change, message):
+def test_invalid_recipes_are_refused(recipe, change, message):
     with pytest.raises(ConfigError, match=message):
         read_recipe(recipe, [*LM, change])

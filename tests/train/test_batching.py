@@ -1,4 +1,4 @@
-"""Batches by token budget."""
+"""Batches within a token budget."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def rows_of(batch, count):
 
 
 @given(lengths, st.integers(64, 300), st.integers(0, 5))
-def test_no_batch_passes_its_budget_padding_included(lengths, budget, seed):
+def test_no_batch_exceeds_its_budget_with_padding(lengths, budget, seed):
     for batch in TokenBatches(lengths, budget, 10, seed):
         rows = rows_of(batch, len(lengths))
         assert len(rows) * lengths[rows].max() <= budget
@@ -34,25 +34,29 @@ def test_processes_and_accumulated_batches_share_the_documents_of_one_large_batc
     processes, accumulate = division
     shares = processes * accumulate
     whole = [set(batch) for batch in TokenBatches(lengths, 64 * shares, 20, seed)]
-    whole = [batch for batch in whole if len(batch) >= shares]  # a rest too small for all is left out
+    whole = [
+        batch for batch in whole if len(batch) >= shares
+    ]  # a remainder with fewer documents than shares is dropped
     parts = [
         list(TokenBatches(lengths, 64, 20, seed, accumulate, process, processes))
         for process in range(processes)
     ]
     for step, expected in enumerate(whole):
-        own = [set(batch) for part in parts for batch in part[step * accumulate : (step + 1) * accumulate]]
-        assert all(own)
-        assert set().union(*own) == expected
-        assert len(expected) == sum(map(len, own))
+        batches = [
+            set(batch) for part in parts for batch in part[step * accumulate : (step + 1) * accumulate]
+        ]
+        assert all(batches)
+        assert set().union(*batches) == expected
+        assert len(expected) == sum(map(len, batches))
 
 
 @given(lengths)
-def test_a_longer_run_begins_like_a_shorter_one(lengths):
+def test_a_longer_run_starts_like_a_shorter_one(lengths):
     short, long = (list(TokenBatches(lengths, 100, steps, seed=1)) for steps in (5, 9))
     assert long[:5] == short
 
 
-def test_another_seed_is_another_order():
+def test_another_seed_gives_another_order():
     lengths = np.full(100, 8)
     first, second = (list(TokenBatches(lengths, 64, 12, seed)) for seed in (0, 1))
     assert first != second
@@ -60,12 +64,12 @@ def test_another_seed_is_another_order():
 
 def examples(count=50):
     random = np.random.default_rng(0)
-    found = []
+    examples = []
     for _ in range(count):
         ids = random.integers(4, 90, random.integers(1, 30))
         ids = np.array([1, *ids, 2])
-        found.append(Example(ids, ids, np.array([len(ids) - 2])))
-    return found
+        examples.append(Example(ids, ids, np.array([len(ids) - 2])))
+    return examples
 
 
 def test_deleting_keeps_the_order_the_special_tokens_and_the_target():
@@ -85,13 +89,13 @@ def test_deleting_keeps_the_order_the_special_tokens_and_the_target():
     assert 0.3 < kept / total < 0.5
 
 
-def test_what_is_deleted_changes_with_every_pass_but_not_with_who_asks():
+def test_deletions_differ_between_epochs_and_are_reproducible():
     documents = Documents(examples(), 0.6, [0, 1, 2, 3], seed=0)
     assert documents[7].input_ids.tolist() == documents[7].input_ids.tolist()
     assert any(documents[i].input_ids.tolist() != documents[i + 50].input_ids.tolist() for i in range(50))
 
 
-def test_a_collated_batch_is_padded_and_marked():
+def test_a_collated_batch_is_padded_and_masked():
     batch = Collator(pad_id=0)(
         [Example(np.array([1, 5, 2]), np.array([1, 2]), np.array([1])), examples(1)[0]]
     )

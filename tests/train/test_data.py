@@ -1,4 +1,4 @@
-"""Packed documents, made once."""
+"""The cache of packed documents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def packed_files(recipe):
     return sorted(Path(recipe.data.cache).iterdir())
 
 
-def test_documents_are_packed_again_when_their_text_changed_and_only_then(tmp_path):
+def test_documents_are_packed_again_only_if_their_text_changed(tmp_path):
     recipe = read_recipe(make_setting(tmp_path), [])
     first = packed_files(recipe)
     source = tmp_path / "train.jsonl"

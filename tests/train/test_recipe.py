@@ -24,7 +24,7 @@ def test_every_recipe_that_ships_is_valid(path, recipe):
     read_recipe(path, [] if path.stem.startswith("paper-") else corpora)
 
 
-def test_the_papers_recipes_say_what_the_paper_says():
+def test_the_recipes_of_the_paper_have_its_settings():
     for name in ("paper-autoencode", "paper-translate"):
         found = read_recipe(find_recipe(name))
         assert found.model.backbone == "facebook/mbart-large-50-many-to-many-mmt"
@@ -70,7 +70,7 @@ def test_the_papers_recipes_say_what_the_paper_says():
         ("seed", "write it as key=value"),
     ],
 )
-def test_a_wrong_setting_is_named(recipe, change, words):
+def test_an_invalid_setting_is_named(recipe, change, words):
     with pytest.raises(ConfigError) as raised:
         read_recipe(recipe, [change])
     assert words in str(raised.value)
@@ -116,7 +116,7 @@ def test_setting_a_start_replaces_the_backbone_of_the_file_and_vice_versa(recipe
         read_recipe(tmp_path / "both.toml")
 
 
-def test_a_recipe_written_out_reads_back_the_same(recipe, tmp_path):
+def test_a_recipe_written_as_toml_reads_back_the_same(recipe, tmp_path):
     found = read_recipe(recipe, ["optimizer.lr_scale={scorer = 3.0}", "model.dropout=0.0"])
     (tmp_path / "again.toml").write_text(found.to_toml())
     assert read_recipe(tmp_path / "again.toml") == found

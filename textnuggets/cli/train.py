@@ -11,13 +11,13 @@ import typer
 
 
 def train(
-    recipe: Annotated[
-        str, typer.Argument(help="TOML file, or name of a shipped recipe.")
-    ],
+    recipe: Annotated[str, typer.Argument(help="TOML file, or name of a shipped recipe.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Output folder of the run.")],
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Override a key of the recipe, such as optimizer.lr=1e-4. Can be repeated."),
+        typer.Option(
+            "--set", help="Override a key of the recipe, such as optimizer.lr=1e-4. Can be repeated."
+        ),
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Resume the run in the output folder from its newest checkpoint.")

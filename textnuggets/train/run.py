@@ -119,7 +119,9 @@ def _open_run(recipe: Recipe, out: Path, resume: bool, report: Report) -> Path |
     has_run = (out / "recipe.toml").is_file()
     if not resume:
         if has_run and report.is_main:
-            raise InputError(f"{out} already contains a run: resume it with --resume, or choose another folder.")
+            raise InputError(
+                f"{out} already contains a run: resume it with --resume, or choose another folder."
+            )
         out.mkdir(parents=True, exist_ok=True)
         return None
     if not has_run:
@@ -224,7 +226,9 @@ def training_arguments(recipe: Recipe, out: Path) -> TrainingArguments:
             # Without a backend, each process started by torchrun would train its own model.
             on_cpu["ddp_backend"] = "gloo"
     if clash := sorted((ours.keys() | WITHOUT_EFFECT) & recipe.trainer.keys()):
-        raise ConfigError(f"trainer.{clash[0]} cannot be set: it is determined by the other tables of the recipe.")
+        raise ConfigError(
+            f"trainer.{clash[0]} cannot be set: it is determined by the other tables of the recipe."
+        )
     try:
         return TrainingArguments(**ours, **{**on_cpu, **recipe.trainer})
     except (ValueError, TypeError, ImportError) as error:
