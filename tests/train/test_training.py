@@ -265,7 +265,14 @@ def test_a_learned_selector_can_replace_another_and_one_that_is_not_set_is_kept(
     spread.save_pretrained(tmp_path / "spread")
     start = f"model.start={tmp_path / 'spread'}"
     assert build_model(read_recipe(recipe, [start])).config.selector == "spread"
-    assert build_model(read_recipe(recipe, [start, "model.selector=learned"])).config.selector == "learned"
+    changed = read_recipe(recipe, [start, "model.selector=learned", "optimizer.steps=3"])
+    assert build_model(changed).config.selector == "learned"
+    train(changed, tmp_path / "run")
+    resumed = train(read_recipe(recipe, [start, "optimizer.steps=6"]), tmp_path / "run", resume=True)
+    assert textnuggets.load(resumed).config.selector == "learned"
+    (tmp_path / "run" / "recipe.toml").write_text(read_recipe(recipe, [start]).to_toml())
+    with pytest.raises(ConfigError, match=r"started with model\.selector = None"):
+        train(changed, tmp_path / "run", resume=True)
 
 
 def test_a_shipped_model_can_be_the_start_by_its_name(unbroken, recipe, tmp_path, monkeypatch):

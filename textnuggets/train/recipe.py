@@ -72,7 +72,7 @@ class ModelRecipe(Table):
     ratio: Ratio = 0.1
     """Default ratio of the trained model."""
     query_ratio: Ratio | None = None
-    """Ratio of queries in search; by default that of model.start, or else model.ratio."""
+    """Ratio of queries in search; by default the query ratio of model.start, if any, or model.ratio."""
     scorer_layer: Count = 3
     """Encoder layer l whose hidden states are scored."""
     selector: str = "learned"
@@ -91,7 +91,7 @@ class ModelRecipe(Table):
     freeze_parts: list[str] = []
     """Names of further modules to freeze, such as "backbone.model.decoder.layers.0"."""
     dropout: Share | None = None
-    """Dropout in training; by default that of the backbone."""
+    """Dropout in training; by default the backbone's."""
     source_language: str | None = None
     """Source language code of a multilingual tokenizer, such as "en_XX"."""
     target_language: str | None = None
@@ -114,7 +114,7 @@ class ModelRecipe(Table):
 
     @property
     def keeps_selector(self) -> bool:
-        """Whether the selector is that of `start`, because the recipe sets none."""
+        """Whether `start` keeps its selector, because the recipe does not set one."""
         return self.start is not None and "selector" not in self.model_fields_set
 
 
@@ -275,7 +275,7 @@ class ReportRecipe(Table):
     bleu_documents: Count = 32
     """Number of dev documents that are decoded greedily for BLEU; 0 disables it."""
     ratios: list[Ratio] = []
-    """Ratios to evaluate at; by default those of the training."""
+    """Ratios to evaluate at; by default the training ratios."""
     patience: Count = 0
     """Stop after this many evaluations without a lower dev loss; 0 never stops early."""
     save_every: PositiveCount = 500

@@ -127,9 +127,7 @@ def _origin(details: ErrorDetails, origins: dict[str, str]) -> str | None:
         return None
     key = ".".join(map(str, details["loc"])) + "."
     changes = [
-        change
-        for name, change in origins.items()
-        if (f"{name}.").startswith(key) or key.startswith(f"{name}.")
+        change for name, change in origins.items() if f"{name}.".startswith(key) or key.startswith(f"{name}.")
     ]
     return changes[-1] if changes else None
 

@@ -126,7 +126,10 @@ def _open_run(recipe: Recipe, out: Path, resume: bool, report: Report) -> Path |
         return None
     if not has_run:
         raise InputError(f"{out} contains no run to resume.")
-    check_same_run(read_recipe(out / "recipe.toml", check_corpora=False), recipe, out)
+    before = read_recipe(out / "recipe.toml", check_corpora=False)
+    check_same_run(before, recipe, out)
+    if not before.model.keeps_selector:
+        recipe.model.selector = before.model.selector  # the same value, but set explicitly as it was before
     checkpoint = checkpoints.newest_complete(out, report.say)
     if checkpoint is None:
         report.say("no complete checkpoint: starting from the beginning.")
@@ -138,8 +141,10 @@ def _open_run(recipe: Recipe, out: Path, resume: bool, report: Report) -> Path |
 
 
 def check_same_run(before: Recipe, now: Recipe, out: Path) -> None:
-    """Raise ConfigError if a recipe differs from that of the run it resumes."""
+    """Raise ConfigError if a recipe differs from the recipe of the run it resumes."""
     old, new = _flat(before.model_dump()), _flat(now.model_dump())
+    if before.model.keeps_selector and not now.model.keeps_selector:
+        old["model.selector"] = None  # the value is a default that the run did not use
     for key in sorted(old.keys() | new.keys()):
         if old.get(key) != new.get(key) and not key.startswith(CHANGEABLE):
             raise ConfigError(

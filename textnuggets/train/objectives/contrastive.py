@@ -1,8 +1,8 @@
 """The objective `contrastive`: mean-MaxSim between the nuggets of texts that belong together (Eq. 10).
 
 The loss has two terms: a contrastive one, which ranks the document of a query above the others in the batch, and a
-distillation loss, which compares the ranking with that of a teacher's token vectors or means of chunks, by the whole query
-and by each of its vectors. The scores of the selected tokens receive gradients but do not change the values
+distillation loss, which compares the ranking with a teacher's, computed from its token vectors or their chunk means, for the
+whole query and for each of its vectors. The scores of the selected tokens receive gradients but do not change the values
 (straight-through), because an index computes plain MaxSim.
 """
 
@@ -76,7 +76,7 @@ def contrastive_loss(scores: Tensor, temperature: float) -> Tensor:
 
 
 def distilling_loss(scores: Tensor, teacher: Tensor, temperature: float) -> Tensor:
-    """Return the KL divergence, `(...)`, of the ranking of documents, `(..., documents)`, from that of the teacher."""
+    """Return the KL divergence, `(...)`, between the student's and the teacher's ranking of documents, `(..., documents)`."""
     target = (teacher / temperature).log_softmax(-1)
     student = (scores / temperature).log_softmax(-1)
     return functional.kl_div(student, target, reduction="none", log_target=True).sum(-1)
@@ -114,7 +114,7 @@ class Contrastive(Objective):
         )
 
     def query_ratio_at(self, step: int) -> float:
-        """Return the ratio of the queries of a step; by default that of the documents."""
+        """Return the ratio of the queries of a step; by default the ratio of the documents."""
         ratios = self.recipe.objective.query_ratios
         if not ratios:
             return self.ratio_at(step)

@@ -1,7 +1,7 @@
 """The objective `language_model`: predict segments from the nuggets of previous ones (the paper's section 6.2).
 
 The encoder is trained together with the decoder, as in the paper, or frozen. In the second case, the nuggets of every
-segment are computed once and cached on disk, so that training costs no more than that of the decoder alone.
+segment are computed once and cached on disk, so that training costs no more than training the decoder alone.
 """
 
 from __future__ import annotations
