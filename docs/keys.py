@@ -1,17 +1,17 @@
-"""python docs/keys.py: put every recipe key into docs/training.md, between its marks."""
+"""python docs/keys.py: write the table of recipe keys into docs/training.md."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from textnuggets.train.recipe import describe_keys
+from textnuggets.train.recipe_io import describe_keys
 
 PAGE = Path(__file__).parent / "training.md"
 
 
 def keys_table() -> str:
-    """A Markdown table of every key, its default and its meaning."""
+    """Return a Markdown table of all keys with their defaults and meanings."""
     rows = ["| key | default | meaning |", "|---|---|---|"]
     rows += [
         f"| `{key}` | {f'`{default}`' if default else ''} | {meaning} |"

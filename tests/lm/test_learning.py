@@ -16,7 +16,7 @@ from textnuggets.errors import ConfigError, InputError
 from textnuggets.lm.corpus import Place
 from textnuggets.train.build import build_model
 from textnuggets.train.objectives.language_model import SegmentBatches, Segments, Target
-from textnuggets.train.reading import read_recipe
+from textnuggets.train.recipe_io import read_recipe
 from textnuggets.train.run import train
 
 
@@ -128,12 +128,12 @@ def test_the_segments_of_a_batch_have_the_same_history():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("objective.histories=[9]", "must lie from 0 to model.history"),
-        ("optimizer.batch_tokens=8", "must hold"),
-        ("objective.hide=0.1", "does not go with"),
+        ("objective.histories=[9]", "must not exceed model.history"),
+        ("optimizer.batch_tokens=8", "to hold"),
+        ("objective.hide=0.1", "cannot be used with"),
         ("model.segment=1", "model.segment must be at least 2"),
-        ("objective.ratios=[0.1]", "have one ratio"),
-        ("optimizer.gradient_checkpointing=true", "does not go with"),
+        ("objective.ratios=[0.1]", "have a single ratio"),
+        ("optimizer.gradient_checkpointing=true", "cannot be used with"),
     ],
 )
 def test_invalid_recipes_are_refused(recipe, change, message):

@@ -52,11 +52,11 @@ def test_the_plans_that_come_with_the_package_can_be_read(name, tmp_path, run):
     steps = read_plan(find_plan(name), tmp_path / "out")
     assert said.stdout.count("\n") == len(steps)
     assert not (tmp_path / "out").exists()
-    from textnuggets.train.reading import find_recipe, read_recipe
+    from textnuggets.train.recipe_io import find_recipe, read_recipe
 
     for step in steps:
         if step.is_training:
-            read_recipe(find_recipe(step.arguments[1]), step.arguments[3:-2:2], checked=False)
+            read_recipe(find_recipe(step.arguments[1]), step.arguments[3:-2:2], check_corpora=False)
 
 
 @pytest.mark.parametrize(

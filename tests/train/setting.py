@@ -1,4 +1,4 @@
-"""A tiny backbone, a small corpus and a recipe in a folder: a training run takes a second."""
+"""A tiny backbone, a small corpus and a recipe, with which a training run takes a second."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ save_every = 3
 
 
 def make_setting(folder: Path, family: str = "bart", **config: object) -> Path:
-    """Everything a run needs; returns the recipe's path."""
+    """Write everything that a run needs, and return the path of the recipe."""
     model = tiny_model(family)
     if config:
         changed = CONFIGS[family]()
@@ -57,5 +57,5 @@ def read_metrics(run: Path) -> list[dict]:
 
 
 def losses(run: Path) -> dict[int, float]:
-    """The training loss of every step."""
+    """Return the training loss of every step."""
     return {record["step"]: record["loss"] for record in read_metrics(run) if "loss" in record}

@@ -47,7 +47,7 @@ def test_processes_and_accumulated_batches_share_the_documents_of_one_large_batc
 
 
 @given(lengths)
-def test_a_longer_run_begins_like_a_shorter_one(lengths):
+def test_a_longer_run_starts_like_a_shorter_one(lengths):
     short, long = (list(TokenBatches(lengths, 100, steps, seed=1)) for steps in (5, 9))
     assert long[:5] == short
 
@@ -60,12 +60,12 @@ def test_different_seeds_give_different_orders():
 
 def examples(count=50):
     random = np.random.default_rng(0)
-    found = []
+    examples = []
     for _ in range(count):
         ids = random.integers(4, 90, random.integers(1, 30))
         ids = np.array([1, *ids, 2])
-        found.append(Example(ids, ids, np.array([len(ids) - 2])))
-    return found
+        examples.append(Example(ids, ids, np.array([len(ids) - 2])))
+    return examples
 
 
 def test_deleting_keeps_the_order_the_special_tokens_and_the_target():

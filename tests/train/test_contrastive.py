@@ -1,4 +1,4 @@
-"""Learning similarity: pairs that belong together, batches that are hard, scores that learn."""
+"""The contrastive objective: pairs, batches with hard negatives, and gradients of scores."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from textnuggets.train.objectives.contrastive import (
     similarity,
 )
 from textnuggets.train.pairs import PER_RECORD, PairBatches, Pairs, Records
-from textnuggets.train.reading import read_recipe
+from textnuggets.train.recipe_io import read_recipe
 from textnuggets.train.run import train
 
-SIMILAR = [
+CONTRASTIVE = [
     "objective.name=contrastive",
     "objective.ratios=[0.25, 0.5]",
     "optimizer.batch_tokens=512",
@@ -59,7 +59,7 @@ def recipe(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def corpus(recipe):
-    read = read_recipe(recipe, SIMILAR)
+    read = read_recipe(recipe, CONTRASTIVE)
     return load_corpus(read.data.train, read.packing, tokenizers_of(build_model(read), read.packing))
 
 
@@ -76,7 +76,7 @@ def test_similarity_is_the_maxsim_an_index_computes():
     assert np.abs(found.numpy() - expected).max() < 1e-5
 
 
-def test_the_scorer_learns_from_both_sides():
+def test_the_scorer_gets_gradients_from_both_sides():
     model = tiny_model("bert")
     for query, document in ((0.25, 1.0), (1.0, 0.25)):
         model.zero_grad()
@@ -85,34 +85,34 @@ def test_the_scorer_learns_from_both_sides():
         assert model.scorer.out.weight.grad.abs().max() > 0
 
 
-def test_a_score_rises_where_its_nugget_answers_right_and_falls_where_it_answers_wrong():
+def test_a_score_rises_if_its_nugget_matches_the_right_query_and_falls_otherwise():
     def side(vectors, scores):
         made = torch.nn.functional.normalize(torch.tensor(vectors), dim=-1)
         return Side(made, scores, torch.ones(made.shape[:2], dtype=torch.bool))
 
     scores = torch.zeros(2, 2, requires_grad=True)
-    # The first text of each side belongs together; the second document's first nugget wrongly answers it better.
+    # The first query belongs to the first document, but the first nugget of the second document is closer to it.
     query = side([[[1.0, 0.0]], [[0.0, 1.0]]], torch.zeros(2, 1))
     documents = side([[[0.8, 0.6], [-1.0, 0.0]], [[1.0, 0.1], [0.0, 1.0]]], scores)
     loss = contrastive_loss(similarity(query, documents), 0.5)
     loss.backward()
-    wanted = -scores.grad
-    assert wanted[0, 0] > 0 > wanted[1, 0]
-    assert wanted[0, 1] == 0  # answers nothing
+    direction = -scores.grad
+    assert direction[0, 0] > 0 > direction[1, 0]
+    assert direction[0, 1] == 0  # the best match of no query
 
 
-def test_a_teacher_that_agrees_adds_nothing_and_one_that_does_not_pulls():
+def test_the_distillation_loss_is_zero_only_if_the_teacher_agrees():
     scores = torch.tensor([[0.9, 0.1], [0.3, 0.6]])
     assert distilling_loss(scores, scores + 0.1, 0.05).numpy() == pytest.approx(
         0, abs=1e-5
-    )  # only order counts
+    )  # a constant offset does not matter
     assert (distilling_loss(scores, scores.flip(0), 0.05) > 1).all()
     assert (distilling_loss(scores, scores.flip(0), 1.0) < 0.5).all()
 
 
 @pytest.mark.parametrize("ratio", [0.1, 0.25, 0.6, 1.0])
-def test_a_teachers_chunks_are_the_means_that_nuggets_are_measured_against(ratio):
-    """Of vectors of length 1, as the loss has them."""
+def test_the_chunks_of_a_teacher_are_those_of_the_pooling_baseline(ratio):
+    """The loss uses normalized vectors."""
     tokens = forward(tiny_model("bert", selector="all_tokens"), CORPUS, 1.0)
     found = in_chunks(tokens, ratio)
     for vectors, kept, chunked, left in zip(
@@ -124,26 +124,26 @@ def test_a_teachers_chunks_are_the_means_that_nuggets_are_measured_against(ratio
         assert np.abs(chunked[left].detach().numpy() - expected).max() < 1e-5
 
 
-def test_texts_are_the_same_whatever_stands_beside_them():
+def test_the_vectors_of_a_text_do_not_depend_on_the_rest_of_the_batch():
     model = tiny_model("bert", gather="mean")
     texts = [CORPUS[i % 5][: 10 + 2 * i] for i in range(20)]
     with torch.no_grad():
         together = forward(model, texts)
-        for place, text in enumerate(texts):
+        for row, text in enumerate(texts):
             alone = forward(model, [text])
             count = int(alone.kept.sum())
-            assert int(together.kept[place].sum()) == count
-            assert (together.vectors[place, :count] - alone.vectors[0, :count]).abs().max() < 1e-5
+            assert int(together.kept[row].sum()) == count
+            assert (together.vectors[row, :count] - alone.vectors[0, :count]).abs().max() < 1e-5
         found = answers(together, together)
-    # A nugget of a text finds itself in it; padding finds nothing that counts.
+    # The best match of every nugget in its own text is itself.
     own = found[torch.arange(20), :, torch.arange(20)][together.kept]
     assert (own - 1).abs().max() < 1e-5
 
 
-def test_a_batch_holds_documents_of_an_article_and_those_like_it(corpus):
+def test_a_batch_holds_documents_of_an_article_and_of_similar_ones(corpus):
     records = Records(corpus)
     assert len(records) == 12
-    # Articles 0, 5 and 10 are the same text: each is what BM25 finds for the others.
+    # Articles 0, 5 and 10 have the same text, so BM25 finds them for each other.
     assert set(records.nearest[0][:2]) == {5, 10}
     batches = list(PairBatches(records, 6, 4, seed=0))
     assert [len(batch) for batch in batches] == [6] * 4
@@ -157,20 +157,22 @@ def test_a_batch_holds_documents_of_an_article_and_those_like_it(corpus):
         near = {numbers[0], *records.nearest[numbers[0]]}
         assert sum(number in near for number in numbers) > 1
         for number, pair in zip(numbers, batch, strict=True):
-            assert pair.kind != "lead" or numbers.count(number) == 1  # no part of its article is called wrong
+            assert (
+                pair.kind != "lead" or numbers.count(number) == 1
+            )  # no negative comes from the same article
     kinds = {frozenset(pair.kind for pair in batch) for batch in PairBatches(records, 6, 30, seed=2)}
     assert frozenset({"lead"}) in kinds
     assert frozenset({"views", "sentence"}) in kinds
 
 
-def test_two_processes_have_batches_of_their_own(corpus):
+def test_two_processes_take_turns_with_the_batches(corpus):
     records = Records(corpus)
     alone = list(PairBatches(records, 4, 4, seed=0))
     halves = [list(PairBatches(records, 4, 2, seed=0, process=i, processes=2)) for i in (0, 1)]
     assert alone == [halves[0][0], halves[1][0], halves[0][1], halves[1][1]]
 
 
-def test_the_two_sides_of_a_pair_are_made_of_whole_sentences_of_the_document(corpus):
+def test_both_sides_of_a_pair_consist_of_whole_sentences_of_the_document(corpus):
     pairs, tokenizer = Pairs(corpus, tiny_tokenizer().all_special_ids), tiny_tokenizer()
     kinds = set()
     for batch in PairBatches(Records(corpus), 6, 20, seed=3):
@@ -194,9 +196,9 @@ def test_the_two_sides_of_a_pair_are_made_of_whole_sentences_of_the_document(cor
     assert kinds == {"views", "sentence", "lead"}
 
 
-def test_training_learns_to_tell_pairs_apart_and_resumes(recipe, tmp_path):
+def test_training_reduces_the_loss_and_resumes(recipe, tmp_path):
     changes = [
-        *SIMILAR,
+        *CONTRASTIVE,
         "optimizer.steps=12",
         "report.keep=9",
         "objective.distill=0.3",
@@ -209,7 +211,7 @@ def test_training_learns_to_tell_pairs_apart_and_resumes(recipe, tmp_path):
     assert all("accuracy" in record for record in read_metrics(tmp_path / "run") if "loss" in record)
     assert any("eval_accuracy_r0.25" in record for record in read_metrics(tmp_path / "run"))
     assert textnuggets.load(best).config.gather == "mean"
-    # As if another had been killed after step 6.
+    # Like a run that was killed after step 6.
     shutil.copytree(tmp_path / "run", tmp_path / "other")
     for step in (9, 12):
         shutil.rmtree(tmp_path / "other" / f"checkpoint-{step}")
@@ -217,9 +219,9 @@ def test_training_learns_to_tell_pairs_apart_and_resumes(recipe, tmp_path):
     assert losses(tmp_path / "other") == found
 
 
-def test_two_batches_an_update_have_the_mean_of_their_losses(recipe, tmp_path):
+def test_the_loss_of_accumulated_batches_is_their_mean(recipe, tmp_path):
     changes = [
-        *SIMILAR,
+        *CONTRASTIVE,
         "optimizer.steps=2",
         "report.evaluate_every=2",
         "report.save_every=2",
@@ -234,7 +236,7 @@ def test_two_batches_an_update_have_the_mean_of_their_losses(recipe, tmp_path):
         assert double[step] == pytest.approx((single[2 * step - 1] + single[2 * step]) / 2, rel=1e-3)
 
 
-def test_all_tokens_of_a_nugget_model_are_those_of_an_encoder_that_picks_none(tmp_path):
+def test_the_token_vectors_of_a_nugget_model_are_those_of_its_encoder(tmp_path):
     model = tiny_model("bert", gather="mean")
     with torch.no_grad():
         model.feedback.types.weight.normal_()
@@ -249,20 +251,20 @@ def test_all_tokens_of_a_nugget_model_are_those_of_an_encoder_that_picks_none(tm
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("optimizer.batch_tokens=200", "must hold two pairs"),
-        ("objective.temperature=0.0", "temperature must be above 0"),
+        ("optimizer.batch_tokens=200", "to hold two pairs"),
+        ("objective.temperature=0.0", "objective.temperature must be above 0"),
         ("objective.distill_temperature=-1.0", "distill_temperature must be above 0"),
-        ("objective.distill=2.0", "distill must lie from 0 to 1"),
-        ("objective.teacher=x", "nothing to say"),
-        ("objective.teacher_ratios=[0.5, 0.5]", "nothing to say"),
-        ("objective.hide=0.1", "does not go with the objective 'contrastive'"),
+        ("objective.distill=2.0", "distill must be at most 1"),
+        ("objective.teacher=x", "has no effect"),
+        ("objective.teacher_ratios=[0.5, 0.5]", "has no effect"),
+        ("objective.hide=0.1", "cannot be used with the objective 'contrastive'"),
     ],
 )
-def test_what_cannot_be_is_refused(recipe, change, message):
+def test_invalid_settings_are_refused(recipe, change, message):
     with pytest.raises(ConfigError, match=message):
-        read_recipe(recipe, [*SIMILAR, change])
+        read_recipe(recipe, [*CONTRASTIVE, change])
 
 
-def test_settings_of_similar_go_with_no_other_objective(recipe):
-    with pytest.raises(ConfigError, match=r"objective\.distill does not go with"):
+def test_contrastive_settings_are_refused_with_other_objectives(recipe):
+    with pytest.raises(ConfigError, match=r"objective\.distill cannot be used with"):
         read_recipe(recipe, ["objective.distill=0.5"])

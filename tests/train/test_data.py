@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.tiny import tiny_tokenizer
 from tests.train.setting import make_setting
 from textnuggets.data.packed import load_corpus
-from textnuggets.train.reading import read_recipe
+from textnuggets.train.recipe_io import read_recipe
 
 
 def packed_files(recipe):

@@ -1,4 +1,4 @@
-"""Multilingual backbones are told both languages, as in the paper's recipes."""
+"""Language codes of multilingual backbones, as in the recipes of the paper."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from textnuggets.data.packed import PackedCorpus, tokenizers_of
 from textnuggets.errors import BackboneError, ConfigError
 from textnuggets.model.backbone import build_backbone
 from textnuggets.train.build import build_model
-from textnuggets.train.reading import read_recipe
+from textnuggets.train.recipe_io import read_recipe
 from textnuggets.train.run import train
 
 
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory):
-    """A tiny mBART-50 with its own tokenizer, and English-French pairs."""
+    """Return a recipe with a tiny mBART-50, its tokenizer and English-French pairs."""
     folder = tmp_path_factory.mktemp("mbart")
     path = make_setting(folder)
     spec = json.loads(tiny_tokenizer().backend_tokenizer.to_str())
@@ -37,23 +37,23 @@ def recipe(tmp_path_factory):
 
 def changes(recipe, *more):
     pairs = f"['{recipe.parent}/pairs.jsonl']"
-    own = [
+    translate = [
         "objective.name=translate",
         f"data.train={pairs}",
         f"data.dev={pairs}",
         "data.languages=['en', 'fr']",
     ]
-    return [*own, "optimizer.steps=6", *more]
+    return [*translate, "optimizer.steps=6", *more]
 
 
-def test_source_and_target_carry_their_languages(recipe, tmp_path):
-    wanted = read_recipe(
+def test_source_and_target_start_with_their_language_codes(recipe, tmp_path):
+    settings = read_recipe(
         recipe,
         changes(
             recipe, "model.source_language=en_XX", "model.target_language=fr_XX", "report.bleu_documents=2"
         ),
     )
-    best = train(wanted, tmp_path / "run")
+    best = train(settings, tmp_path / "run")
     assert losses(tmp_path / "run")[6] < losses(tmp_path / "run")[1]
     model = textnuggets.load(best)
     code = model.tokenizer.convert_tokens_to_ids
@@ -62,12 +62,12 @@ def test_source_and_target_carry_their_languages(recipe, tmp_path):
     packed = PackedCorpus(next((recipe.parent / "cache").glob("*.arrow")))
     assert packed[0].input_ids[0] == code("en_XX")
     assert packed[0].labels[0] == code("fr_XX")
-    # The first token the decoder writes is the language it must write in.
+    # The decoder starts from </s>, and its first output is the language code.
     shifted = model.adapter.shift(model.tokenizer(text_target="The cat", return_tensors="pt").input_ids)
     assert shifted[0, 0] == model.tokenizer.eos_token_id
 
 
-def test_a_language_that_is_missing_or_unknown_is_named(recipe):
+def test_a_missing_or_unknown_language_is_an_error(recipe):
     model = build_model(read_recipe(recipe, changes(recipe)))
     with pytest.raises(ConfigError, match=r"set model\.source_language"):
         tokenizers_of(model, read_recipe(recipe, changes(recipe)).packing)
@@ -75,7 +75,7 @@ def test_a_language_that_is_missing_or_unknown_is_named(recipe):
         tokenizers_of(model, read_recipe(recipe, changes(recipe, "model.target_language=xx_XX")).packing)
 
 
-def test_a_tokenizer_of_one_language_takes_no_codes(tmp_path):
-    wanted = read_recipe(make_setting(tmp_path), ["model.target_language=fr_XX"])
+def test_language_codes_are_refused_by_a_monolingual_tokenizer(tmp_path):
+    settings = read_recipe(make_setting(tmp_path), ["model.target_language=fr_XX"])
     with pytest.raises(BackboneError, match="is not multilingual"):
-        tokenizers_of(build_model(wanted), wanted.packing)
+        tokenizers_of(build_model(settings), settings.packing)

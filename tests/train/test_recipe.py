@@ -1,4 +1,4 @@
-"""Recipes: checked whole, before anything is loaded."""
+"""Recipes: types, bounds and rules, checked before anything is loaded."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import pytest
 
 from tests.train.setting import make_setting
 from textnuggets.errors import ConfigError, InputError
-from textnuggets.train.reading import SHIPPED, find_recipe, read_recipe
-from textnuggets.train.recipe import describe_keys
+from textnuggets.train.recipe_io import SHIPPED, describe_keys, find_recipe, read_recipe
 
 
 @pytest.fixture(scope="module")
@@ -19,12 +18,13 @@ def recipe(tmp_path_factory):
 
 @pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.toml")), ids=lambda path: path.stem)
 def test_every_recipe_that_ships_is_valid(path, recipe):
-    folder = recipe.parent  # where the texts of those that are not on the Hub stand in for theirs
-    own = [f"data.train=['{folder}/train.jsonl']", f"data.dev=['{folder}/dev.txt']"]
-    read_recipe(path, [] if path.stem.startswith("paper-") else own)
+    # Only the corpora of the paper are on the Hub; small files replace the others.
+    folder = recipe.parent
+    corpora = [f"data.train=['{folder}/train.jsonl']", f"data.dev=['{folder}/dev.txt']"]
+    read_recipe(path, [] if path.stem.startswith("paper-") else corpora)
 
 
-def test_the_papers_recipes_say_what_the_paper_says():
+def test_the_recipes_of_the_paper_have_its_settings():
     for name in ("paper-autoencode", "paper-translate"):
         found = read_recipe(find_recipe(name))
         assert found.model.backbone == "facebook/mbart-large-50-many-to-many-mmt"
@@ -44,40 +44,46 @@ def test_the_papers_recipes_say_what_the_paper_says():
         ("model.feedback=1", "model.feedback must be true or false, got 1"),
         (
             "objective.name=copy",
-            "must be one of autoencode, denoise, translate, contrastive, language_model, got 'copy'",
+            "must be one of autoencode, denoise, translate, contrastive or language_model, got 'copy'",
         ),
-        ("objective=autoencode", "objective is a table of settings"),
+        ("objective=autoencode", "objective must be a table of settings, got 'autoencode'"),
         ("objective.ratios=0.1", "objective.ratios must be a list"),
-        ("objective.ratios=[0.1, 1.5]", "ratio must lie in (0, 1], got 1.5"),
-        ("model.ratio=0", "ratio must lie in (0, 1], got 0"),
+        ("optimiser.lr=3", "--set optimiser.lr=3: unknown key 'optimiser': did you mean 'optimizer'?"),
+        ("optimizer.clip=true", "optimizer.clip must be a number, got True"),
+        ("optimizer.clip=inf", "optimizer.clip must be a finite number, got inf"),
+        ("optimizer.lr='1e-3'", "optimizer.lr must be a number, got '1e-3'"),
+        ("optimizer.lr_scale={scorer = -1}", "optimizer.lr_scale.scorer must be at least 0, got -1"),
+        ("seed=4294967296", "seed must be below 4294967296"),
+        ("objective.ratios=[0.1, 1.5]", "objective.ratios[1] must be at most 1, got 1.5"),
+        ("model.ratio=0", "--set model.ratio=0: model.ratio must be above 0, got 0"),
         ("optimizer.steps=0", "optimizer.steps must be at least 1, got 0"),
         ("optimizer.lr=-1", "optimizer.lr must be above 0"),
-        ("optimizer.betas=[0.9]", "two numbers"),
-        ("optimizer.batch_tokens=32", "must hold at least one document"),
-        ("objective.delete=0.6", "goes with the objective 'denoise'"),
+        ("optimizer.betas=[0.9]", "optimizer.betas must have 2 values, got [0.9]"),
+        ("optimizer.batch_tokens=32", "must be at least 64, to hold a document of data.max_tokens (64)"),
+        ("objective.delete=0.6", "cannot be used with the objective 'autoencode'"),
         ("objective.name=denoise", "needs objective.delete"),
         ("objective.name=translate", "needs 2 data.languages"),
-        ("objective.hide=1.0", "a share of tokens"),
+        ("objective.hide=1.0", "objective.hide must be below 1, got 1.0"),
         ("report.log_every=2", "must be a multiple of report.log_every"),
-        ("optimizer.warmup_steps=99", "is above optimizer.steps"),
-        ("data.dev=[]", "data.dev names no corpus"),
+        ("optimizer.warmup_steps=99", "optimizer.warmup_steps (99) is above optimizer.steps (12)"),
+        ("data.dev=[]", "data.dev is empty"),
         ("seed", "write it as key=value"),
     ],
 )
-def test_a_wrong_setting_is_named(recipe, change, words):
+def test_an_invalid_setting_is_named(recipe, change, words):
     with pytest.raises(ConfigError) as raised:
         read_recipe(recipe, [change])
     assert words in str(raised.value)
 
 
-def test_a_corpus_that_is_not_there_is_found_out_before_training(recipe):
+def test_a_missing_corpus_is_an_error_before_training(recipe):
     with pytest.raises(InputError, match=r"nowhere\.txt: no such file"):
         read_recipe(recipe, ["data.dev=['nowhere.txt']"])
 
 
-def test_what_is_no_toml_is_named_with_its_line(tmp_path):
+def test_invalid_toml_is_named_with_its_line(tmp_path):
     (tmp_path / "bad.toml").write_text("[model]\nratio = = 1\n")
-    with pytest.raises(ConfigError, match=r"bad\.toml: not TOML: .*line 2"):
+    with pytest.raises(ConfigError, match=r"bad\.toml: invalid TOML: .*line 2"):
         read_recipe(tmp_path / "bad.toml")
     with pytest.raises(ConfigError, match="cannot be read"):
         read_recipe(tmp_path / "none.toml")
@@ -99,23 +105,34 @@ def test_changes_are_toml_values_or_bare_strings(recipe):
     assert (found.model.selector, found.model.feedback) == ("chunking", False)
 
 
-def test_a_start_takes_the_place_of_the_files_backbone_and_the_other_way_round(recipe, tmp_path):
+def test_setting_a_start_replaces_the_backbone_of_the_file_and_vice_versa(recipe, tmp_path):
     started = read_recipe(recipe, ["model.start=somewhere"])
     assert (started.model.start, started.model.backbone) == ("somewhere", None)
     (tmp_path / "started.toml").write_text(started.to_toml())
     assert read_recipe(tmp_path / "started.toml", ["model.backbone=bart"]).model.start is None
     both = recipe.read_text().replace("[model]", '[model]\nstart = "somewhere"')
     (tmp_path / "both.toml").write_text(both)
-    with pytest.raises(ConfigError, match=r"one of model\.backbone and model\.start"):
+    with pytest.raises(ConfigError, match=r"both\.toml: set exactly one of model\.backbone and model\.start"):
         read_recipe(tmp_path / "both.toml")
 
 
-def test_a_recipe_written_out_reads_back_the_same(recipe, tmp_path):
+def test_a_recipe_written_as_toml_reads_back_the_same(recipe, tmp_path):
     found = read_recipe(recipe, ["optimizer.lr_scale={scorer = 3.0}", "model.dropout=0.0"])
     (tmp_path / "again.toml").write_text(found.to_toml())
     assert read_recipe(tmp_path / "again.toml") == found
     emptied = read_recipe(recipe, ["optimizer.lr_scale={scorer = 3.0}", "optimizer.lr_scale={}"])
     assert emptied.optimizer.lr_scale == {}
+
+
+def test_a_selector_that_is_not_set_is_not_written_out_with_a_start(recipe, tmp_path):
+    unset, explicit = (
+        read_recipe(recipe, ["model.start=somewhere", *changes])
+        for changes in ([], ["model.selector=learned"])
+    )
+    assert unset == explicit
+    for name, written in (("unset", unset), ("explicit", explicit)):
+        (tmp_path / name).write_text(written.to_toml())
+        assert read_recipe(tmp_path / name).model.keeps_selector == (name == "unset")
 
 
 def test_every_key_is_documented_in_the_docs():

@@ -1,4 +1,4 @@
-"""Training runs: what they learn, what they keep, and that nothing ends them for good."""
+"""Training runs: learning, metrics, checkpoints and resuming."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from textnuggets.errors import ConfigError, InputError
 from textnuggets.train import checkpoints
 from textnuggets.train.build import build_model
 from textnuggets.train.objectives.decoding import Decoding
-from textnuggets.train.reading import read_recipe
+from textnuggets.train.recipe_io import read_recipe
 from textnuggets.train.run import train
 
 
@@ -34,7 +34,7 @@ def recipe(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def signals():
-    """Runs watch for signals; tests must not."""
+    """Restore the signal handlers, which runs replace."""
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     yield
     signal.signal(signal.SIGINT, before[0])
@@ -59,13 +59,13 @@ def run_command(*arguments, launcher=()):
 
 @pytest.fixture(scope="module")
 def unbroken(recipe, tmp_path_factory):
-    """A run that nothing disturbed."""
+    """Return the folder of a run without interruptions."""
     out = tmp_path_factory.mktemp("runs") / "unbroken"
     train(read_recipe(recipe), out)
     return out
 
 
-# ---------------------------------------------------------------- what is learned
+# ---------------------------------------------------------------- learning
 
 
 def test_the_loss_falls_and_the_best_model_loads(unbroken):
@@ -76,7 +76,7 @@ def test_the_loss_falls_and_the_best_model_loads(unbroken):
     assert model.encode("The cat sat on the mat.").vectors.shape[1] == 32
 
 
-def test_figures_are_written_by_step(unbroken):
+def test_metrics_are_written_by_step(unbroken):
     records = read_metrics(unbroken)
     first = records[0]
     assert {"step", "loss", "token_accuracy", "tokens_per_second", "learning_rate"} <= first.keys()
@@ -90,7 +90,7 @@ def test_figures_are_written_by_step(unbroken):
     "selector", ["learned", "spread", "mean", "all_tokens", "chunking", "sentence_boundary"]
 )
 @pytest.mark.parametrize("objective", ["autoencode", "denoise", "translate"])
-def test_any_objective_goes_with_any_generator(recipe, tmp_path, objective, selector):
+def test_every_objective_works_with_every_selector(recipe, tmp_path, objective, selector):
     changes = [f"objective.name={objective}", f"model.selector={selector}", "optimizer.steps=6"]
     if objective == "denoise":
         changes += ["objective.delete=0.6"]
@@ -103,7 +103,7 @@ def test_any_objective_goes_with_any_generator(recipe, tmp_path, objective, sele
     assert textnuggets.load(best).config.selector == selector
 
 
-def test_the_dev_loss_is_exact_whatever_the_training_samples(recipe, tmp_path):
+def test_the_dev_loss_is_exact_with_a_sampled_softmax(recipe, tmp_path):
     changes = ["optimizer.steps=6", "optimizer.lr=1e-9", "objective.sampled_softmax=100"]
     train(read_recipe(recipe, changes), tmp_path / "sampled")
     train(read_recipe(recipe, [*changes, "objective.sampled_softmax=0"]), tmp_path / "whole")
@@ -116,7 +116,7 @@ def test_the_dev_loss_is_exact_whatever_the_training_samples(recipe, tmp_path):
     assert losses(tmp_path / "sampled")[1] != losses(tmp_path / "whole")[1]
 
 
-def test_hidden_tokens_are_ordinary_ones_of_the_share_asked_for(recipe):
+def test_the_configured_share_of_ordinary_tokens_is_hidden(recipe):
     objective = Decoding.__new__(Decoding)
     objective.recipe = read_recipe(recipe, ["objective.hide=0.5"])
     objective.model = model = build_model(objective.recipe)
@@ -157,7 +157,7 @@ def test_an_annealed_ratio_falls_from_all_tokens_to_the_drawn_one(recipe):
 
 def test_parts_named_in_the_recipe_are_frozen_and_others_learn_faster(recipe, tmp_path):
     part = "backbone.model.decoder.layers.0"
-    set_seed(0)  # as the run does, for the scorer's random start
+    set_seed(0)  # as the run does, for the random initialization of the scorer
     before = build_model(read_recipe(recipe)).state_dict()
     changes = [f"model.freeze_parts=['{part}']", "optimizer.lr_scale={scorer = 0.0}", "optimizer.steps=6"]
     after = textnuggets.load(train(read_recipe(recipe, changes), tmp_path / "run")).state_dict()
@@ -166,16 +166,16 @@ def test_parts_named_in_the_recipe_are_frozen_and_others_learn_faster(recipe, tm
     assert any(name.startswith("backbone.model.decoder.layers.1") for name in changed)
 
 
-def test_a_trained_model_reads_no_more_at_once_than_it_learned_from(recipe, tmp_path):
+def test_the_window_of_a_trained_model_is_the_length_of_its_training_documents(recipe, tmp_path):
     short = ["data.max_tokens=32", "data.min_tokens=4", "optimizer.steps=2"]
     first = train(read_recipe(recipe, short), tmp_path / "first")
     assert textnuggets.load(first).window == 32
-    # A model that goes on keeps what it knew, or learns more.
+    # The window of a start model grows with longer documents, and never shrinks.
     for longest, window in ((24, 32), (48, 48)):
         changes = [*short[1:], f"model.start={first}", f"data.max_tokens={longest}"]
-        going_on = build_model(read_recipe(recipe, [*changes, "model.query_ratio=0.5"]))
-        assert (going_on.window, going_on.config.query_ratio) == (window, 0.5)
-    going_on.save_pretrained(tmp_path / "second")
+        continued = build_model(read_recipe(recipe, [*changes, "model.query_ratio=0.5"]))
+        assert (continued.window, continued.config.query_ratio) == (window, 0.5)
+    continued.save_pretrained(tmp_path / "second")
     kept = build_model(read_recipe(recipe, [*short[1:], f"model.start={tmp_path / 'second'}"]))
     assert kept.config.query_ratio == 0.5
 
@@ -190,19 +190,19 @@ def test_a_trained_model_reads_no_more_at_once_than_it_learned_from(recipe, tmp_
         ("optimizer.lr_scale={scoring = 2.0}", "no part 'scoring': did you mean 'scorer"),
         ("model.scorer_layer=7", "scorer_layer is 7"),
         ("model.selector=best", "selector must be one of"),
-        ("data.max_tokens=128", "data.max_tokens is 128, but the model takes 64"),
+        ("data.max_tokens=128", "data.max_tokens is 128, but the model takes at most 64"),
     ],
 )
-def test_what_the_model_cannot_do_is_named_before_data_is_read(recipe, tmp_path, change, words):
+def test_settings_that_the_model_cannot_have_are_errors_before_data_is_read(recipe, tmp_path, change, words):
     with pytest.raises(ConfigError) as raised:
         train(read_recipe(recipe, [change]), tmp_path / "run")
     assert words in str(raised.value)
 
 
-def test_other_settings_of_the_trainer_are_passed_on_and_checked(recipe, tmp_path):
+def test_settings_of_the_trainer_are_checked(recipe, tmp_path):
     with pytest.raises(ConfigError, match="did you mean 'weight_decay'"):
         train(read_recipe(recipe, ["trainer.weigth_decay=1"]), tmp_path / "a")
-    with pytest.raises(ConfigError, match="decided by the rest of the recipe"):
+    with pytest.raises(ConfigError, match="determined by the other tables of the recipe"):
         train(read_recipe(recipe, ["trainer.max_steps=1"]), tmp_path / "b")
 
 
@@ -225,7 +225,7 @@ def test_training_stops_when_the_dev_loss_no_longer_falls(recipe, tmp_path):
     assert [record["eval_loss"] for record in evaluations].index(best) == len(evaluations) - 3
 
 
-def test_training_goes_on_from_a_trained_model(unbroken, recipe, tmp_path):
+def test_training_starts_from_a_trained_model(unbroken, recipe, tmp_path):
     changes = [f"model.start='{unbroken}/best'", "optimizer.steps=3"]
     text = recipe.read_text().replace("backbone =", "# backbone =")
     (tmp_path / "recipe.toml").write_text(text)
@@ -233,10 +233,10 @@ def test_training_goes_on_from_a_trained_model(unbroken, recipe, tmp_path):
     assert losses(tmp_path / "run")[1] < losses(unbroken)[3]
 
 
-def test_a_model_to_go_on_from_may_lose_parts_but_gains_none(unbroken, recipe, tmp_path):
+def test_parts_of_a_start_model_can_be_dropped_but_not_added(unbroken, recipe, tmp_path):
     before = textnuggets.load(unbroken / "best")
-    less = ["model.selector=mean", "model.residual=off", "model.feedback=false", "optimizer.steps=1"]
-    model = build_model(read_recipe(recipe, [*less, f"model.start='{unbroken}/best'"]))
+    dropped = ["model.selector=mean", "model.residual=off", "model.feedback=false", "optimizer.steps=1"]
+    model = build_model(read_recipe(recipe, [*dropped, f"model.start='{unbroken}/best'"]))
     assert model.scorer is None
     assert model.feedback is None
     assert before.scorer is not None
@@ -246,14 +246,36 @@ def test_a_model_to_go_on_from_may_lose_parts_but_gains_none(unbroken, recipe, t
     for name, weights in after.items():
         torch.testing.assert_close(weights, before.state_dict()[name], rtol=0, atol=0)
     assert model.eval().encode(CORPUS[0]).vectors.shape[0] == 1
-    pooled = train(read_recipe(recipe, [*less, f"model.start='{unbroken}/best'"]), tmp_path / "pooled")
+    pooled = train(read_recipe(recipe, [*dropped, f"model.start='{unbroken}/best'"]), tmp_path / "pooled")
     with pytest.raises(ConfigError, match=r"model\.selector is 'learned', but .* has 'mean'"):
+        build_model(read_recipe(recipe, [f"model.start={pooled}", "model.selector=learned"]))
+    with pytest.raises(ConfigError, match=r"model\.residual is 'add', but .* has 'off'"):
         build_model(read_recipe(recipe, [f"model.start={pooled}"]))
+    unset = build_model(read_recipe(recipe, [*dropped[1:], f"model.start={pooled}"]))
+    assert unset.config.selector == "mean"
 
 
-def test_a_model_that_comes_with_the_package_is_started_from_by_its_name(
-    unbroken, recipe, tmp_path, monkeypatch
-):
+def test_a_learned_selector_can_replace_another_and_one_that_is_not_set_is_kept(unbroken, recipe, tmp_path):
+    start = f"model.start={unbroken}/best"
+    spread = build_model(read_recipe(recipe, [start, "model.selector=spread"]))
+    before = textnuggets.load(unbroken / "best")
+    assert spread.selector is not before.selector
+    for name, weights in before.state_dict().items():
+        torch.testing.assert_close(weights, spread.state_dict()[name], rtol=0, atol=0)
+    spread.save_pretrained(tmp_path / "spread")
+    start = f"model.start={tmp_path / 'spread'}"
+    assert build_model(read_recipe(recipe, [start])).config.selector == "spread"
+    changed = read_recipe(recipe, [start, "model.selector=learned", "optimizer.steps=3"])
+    assert build_model(changed).config.selector == "learned"
+    train(changed, tmp_path / "run")
+    resumed = train(read_recipe(recipe, [start, "optimizer.steps=6"]), tmp_path / "run", resume=True)
+    assert textnuggets.load(resumed).config.selector == "learned"
+    (tmp_path / "run" / "recipe.toml").write_text(read_recipe(recipe, [start]).to_toml())
+    with pytest.raises(ConfigError, match=r"started with model\.selector = None"):
+        train(changed, tmp_path / "run", resume=True)
+
+
+def test_a_shipped_model_can_be_the_start_by_its_name(unbroken, recipe, tmp_path, monkeypatch):
     (tmp_path / "shipped").mkdir()
     (tmp_path / "shipped" / "search").symlink_to(unbroken / "best")
     monkeypatch.setattr("textnuggets.shipped.OWN", tmp_path / "shipped")
@@ -266,7 +288,7 @@ def test_a_model_that_comes_with_the_package_is_started_from_by_its_name(
 # ---------------------------------------------------------------- interruptions
 
 
-def test_a_killed_run_goes_on_with_the_same_losses(recipe, unbroken, tmp_path):
+def test_a_killed_run_resumes_with_the_same_losses(recipe, unbroken, tmp_path):
     out = tmp_path / "run"
     killed = subprocess.Popen(
         command(recipe, "--out", out), stderr=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"}
@@ -280,27 +302,27 @@ def test_a_killed_run_goes_on_with_the_same_losses(recipe, unbroken, tmp_path):
     assert max(losses(out)) < 12
     resumed = run_command(recipe, "--out", out, "--resume")
     assert resumed.returncode == 0, resumed.stderr
-    assert "going on from" in resumed.stderr
+    assert "resuming from" in resumed.stderr
     assert losses(out) == losses(unbroken)
     whole, parts = (torch.load(r / "checkpoint-12" / "optimizer.pt") for r in (unbroken, out))
     for name, state in whole["state"].items():
         torch.testing.assert_close(state["exp_avg"], parts["state"][name]["exp_avg"], rtol=0, atol=0)
 
 
-def test_a_run_that_is_finished_stays_as_it_is(recipe, tmp_path, monkeypatch, capsys):
+def test_resuming_a_finished_run_changes_nothing(recipe, tmp_path, monkeypatch, capsys):
     changes = ["optimizer.steps=3", "report.evaluate_every=3"]
     train(read_recipe(recipe, changes), tmp_path / "run")
     before = (tmp_path / "run" / "metrics.jsonl").read_text()
     with monkeypatch.context() as patched:
         patched.setattr("textnuggets.train.run.build_model", lambda _: pytest.fail("built again"))
         assert train(read_recipe(recipe, changes), tmp_path / "run", resume=True) == tmp_path / "run" / "best"
-    assert "finished before, at step 3" in capsys.readouterr().err
+    assert "already finished at step 3" in capsys.readouterr().err
     assert (tmp_path / "run" / "metrics.jsonl").read_text() == before
     train(read_recipe(recipe, ["optimizer.steps=6", *changes[1:]]), tmp_path / "run", resume=True)
     assert max(losses(tmp_path / "run")) == 6
 
 
-def test_an_interrupted_run_finishes_its_step_and_keeps_it(recipe, tmp_path):
+def test_an_interrupted_run_finishes_its_step_and_saves_a_checkpoint(recipe, tmp_path):
     out = tmp_path / "run"
     running = subprocess.Popen(
         command(recipe, "--out", out, "--set", "optimizer.steps=100000"),
@@ -314,14 +336,14 @@ def test_an_interrupted_run_finishes_its_step_and_keeps_it(recipe, tmp_path):
     running.send_signal(signal.SIGINT)
     _, said = running.communicate(timeout=60)
     assert running.returncode == 130, said
-    assert "go on with --resume" in said
+    assert "continue with --resume" in said
     newest = checkpoints.find_checkpoints(out)[0]
     checkpoints.check_manifest(newest)
     assert checkpoints.step_of(newest) == max(losses(out))
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "missing", "unfinished"])
-def test_a_broken_checkpoint_is_reported_and_the_one_before_is_used(
+def test_a_damaged_checkpoint_is_reported_and_the_previous_one_is_used(
     recipe, unbroken, tmp_path, capsys, damage
 ):
     out = tmp_path / "run"
@@ -342,15 +364,15 @@ def test_a_broken_checkpoint_is_reported_and_the_one_before_is_used(
     train(read_recipe(recipe), out, resume=True)
     said = capsys.readouterr().err
     assert "checkpoint-6" in said
-    assert "It is passed over." in said
+    assert "Skipping this checkpoint." in said
     assert (out / "broken-checkpoint-6").is_dir()
-    assert "going on from" in said
+    assert "resuming from" in said
     assert "checkpoint-3" in said
-    # With a linear schedule a run of 6 steps has other learning rates at first, so not the losses.
+    # The losses differ: with a linear schedule, the first 6 steps had the learning rates of a run of 6 steps.
     assert set(losses(out)) == set(losses(unbroken))
 
 
-def test_a_full_disk_is_reported_and_does_not_end_the_run(recipe, tmp_path, capsys, monkeypatch):
+def test_a_full_disk_is_reported_and_does_not_stop_the_run(recipe, tmp_path, capsys, monkeypatch):
     real, calls = textnuggets.NuggetModel.save_pretrained, []
 
     def full(self, path, **options):
@@ -372,16 +394,18 @@ def test_a_full_disk_is_reported_and_does_not_end_the_run(recipe, tmp_path, caps
     assert not (tmp_path / "run" / ".unfinished").exists()
 
 
-def test_a_run_is_neither_overwritten_nor_resumed_as_another(recipe, unbroken, tmp_path):
-    with pytest.raises(InputError, match="holds a run already"):
+def test_a_run_is_neither_overwritten_nor_resumed_with_other_settings(recipe, unbroken, tmp_path):
+    with pytest.raises(InputError, match="already contains a run"):
         train(read_recipe(recipe), unbroken)
-    with pytest.raises(InputError, match="holds no run to resume"):
+    with pytest.raises(InputError, match="contains no run to resume"):
         train(read_recipe(recipe), tmp_path / "none", resume=True)
-    with pytest.raises(ConfigError, match=r"was begun with optimizer.lr = 0.001, and cannot go on with 0.1"):
+    with pytest.raises(
+        ConfigError, match=r"was started with optimizer.lr = 0.001 and cannot be resumed with 0.1"
+    ):
         train(read_recipe(recipe, ["optimizer.lr=0.1"]), unbroken, resume=True)
 
 
-def test_metrics_of_steps_taken_again_are_written_once(recipe, tmp_path):
+def test_metrics_of_repeated_steps_are_written_once(recipe, tmp_path):
     out = tmp_path / "run"
     train(read_recipe(recipe, ["optimizer.steps=6"]), out)
     with (out / "metrics.jsonl").open("a") as lines:
@@ -420,7 +444,7 @@ def test_accumulated_batches_give_the_losses_of_one_large_one(tmp_path):
     assert losses(tmp_path / "one") == pytest.approx(losses(tmp_path / "two"), abs=2e-5)
 
 
-# ---------------------------------------------------------------- the command
+# ---------------------------------------------------------------- command line
 
 
 def test_bad_recipes_are_one_line_and_code_2(recipe, tmp_path):

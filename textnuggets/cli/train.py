@@ -1,4 +1,4 @@
-"""textnuggets train: a recipe into a model."""
+"""textnuggets train: train a model from a recipe."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ import typer
 
 
 def train(
-    recipe: Annotated[
-        str, typer.Argument(help="A TOML file, or the name of one that comes with the package.")
-    ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run.")],
+    recipe: Annotated[str, typer.Argument(help="TOML file, or name of a shipped recipe.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Output folder of the run.")],
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Change a key of the recipe, as optimizer.lr=1e-4. May be repeated."),
+        typer.Option(
+            "--set", help="Override a key of the recipe, such as optimizer.lr=1e-4. Can be repeated."
+        ),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run in the folder, from its newest checkpoint.")
+        bool, typer.Option("--resume", help="Resume the run in the output folder from its newest checkpoint.")
     ] = False,
 ) -> None:
-    """Train a nugget model as a recipe says."""
-    from textnuggets.train.reading import find_recipe, read_recipe
+    """Train a nugget model from a recipe."""
+    from textnuggets.train.recipe_io import find_recipe, read_recipe
 
-    wanted = read_recipe(find_recipe(recipe), changes or [])
+    settings = read_recipe(find_recipe(recipe), changes or [])
 
     from textnuggets.cli.options import quiet_transformers
 
@@ -35,9 +35,9 @@ def train(
     from textnuggets.train.run import train as run
 
     try:
-        best = run(wanted, out, resume)
+        best = run(settings, out, resume)
     except KeyboardInterrupt:
-        print("interrupted: go on with --resume.", file=sys.stderr)
+        print("interrupted: continue with --resume.", file=sys.stderr)
         raise typer.Exit(130) from None
-    if os.environ.get("RANK", "0") == "0":  # of several processes, one speaks
-        print(f"the best model is in {best}", file=sys.stderr)
+    if os.environ.get("RANK", "0") == "0":  # one of several processes
+        print(f"best model: {best}", file=sys.stderr)

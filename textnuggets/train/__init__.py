@@ -1,1 +1,1 @@
-"""Training: recipes, packed data, the Trainer (the paper's sections 3.4 and 4)."""
+"""Training: recipes, objectives and the Trainer (the paper's sections 3.4 and 4)."""

@@ -1,4 +1,4 @@
-"""The model that a recipe trains: on a backbone, or from one that was trained before, with what stays fixed fixed."""
+"""Build the model of a recipe, from a backbone or from a trained model, and freeze parts of it."""
 
 from __future__ import annotations
 
@@ -18,139 +18,143 @@ from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.selection import get_selector
 from textnuggets.train.recipe import ModelRecipe, Recipe
 
+ARCHITECTURE = ("scorer_layer", "selector", "gather", "residual", "feedback")
+
 
 def build_model(recipe: Recipe) -> NuggetModel | NuggetLM:
-    """The model to train, with what stays fixed fixed."""
+    """Return the model to train; frozen parameters do not require gradients."""
     if recipe.objective.name == "language_model":
         return build_language_model(recipe)
     model = build_nugget_model(recipe)
-    check_parts(model, recipe)
+    freeze_parts(model, recipe)
     return model
 
 
 def build_language_model(recipe: Recipe) -> NuggetLM:
-    """A language model on a trained nugget model, or one to go on with; unless the encoder is to be trained, its
-    decoder alone learns."""
-    wanted = recipe.model
-    # Unless it is told otherwise, it reads as much as it learned to.
-    history = max(recipe.objective.histories or [wanted.history])
-    if is_language_model(str(wanted.start)):
-        lm = NuggetLM.from_pretrained(str(wanted.start), dtype=torch.float32)
-        _check_settings(wanted, lm.config, ("segment", "memory", "pooled"))
+    """Return a language model on top of a trained nugget model, or a trained language model.
+
+    Only the decoder is trained, unless the recipe sets `objective.train_encoder`.
+    """
+    settings = recipe.model
+    # By default, the trained model reads the longest history it was trained with.
+    history = max(recipe.objective.histories or [settings.history])
+    if is_language_model(str(settings.start)):
+        lm = NuggetLM.from_pretrained(str(settings.start), dtype=torch.float32)
+        _check_settings(settings, lm.config, ("segment", "memory", "pooled"))
         lm.config.history = max(history, lm.config.history)
         lm.check_room(lm.config.history)
         nugget = lm.nugget
     else:
-        nugget = load_nugget_model(wanted.start, dtype=torch.float32)
-        lm = NuggetLM.from_nuggets(nugget, wanted.segment, history, wanted.memory, wanted.pooled)
-    settings = ("scorer_layer", "selector", "gather", "residual", "feedback", "freeze")
-    untold = ModelRecipe()
-    _check_settings(
-        wanted, nugget.config, [key for key in settings if getattr(wanted, key) != getattr(untold, key)]
-    )
-    nugget.config.ratio = wanted.ratio
+        nugget = load_nugget_model(settings.start, dtype=torch.float32)
+        lm = NuggetLM.from_nuggets(nugget, settings.segment, history, settings.memory, settings.pooled)
+    changed = [key for key in (*ARCHITECTURE, "freeze") if not settings.has_default(key)]
+    _check_settings(settings, nugget.config, changed)
+    nugget.config.ratio = settings.ratio
     if not recipe.objective.train_encoder:
         lm.requires_grad_(False)
         nugget.adapter.decoder.requires_grad_(True)
-        lm.ages.requires_grad_(wanted.memory == "nuggets")
+        lm.ages.requires_grad_(settings.memory == "nuggets")
         lm.get_input_embeddings().requires_grad_(False)
         for table in nugget.adapter.fixed_tables():
             table.requires_grad_(False)
-    if wanted.dropout is not None:
-        nugget.adapter.set_dropout(wanted.dropout)
-    check_parts(lm, recipe)
+    if settings.dropout is not None:
+        nugget.adapter.set_dropout(settings.dropout)
+    freeze_parts(lm, recipe)
     return lm
 
 
-def _check_settings(wanted: ModelRecipe, config: PreTrainedConfig, keys: Sequence[str]) -> None:
-    """Whether the model that is started from is what the recipe says."""
-    for key in keys:
-        if getattr(wanted, key) != getattr(config, key):
-            raise ConfigError(
-                f"model.{key} is {getattr(wanted, key)!r}, but {wanted.start!r} has {getattr(config, key)!r}."
-            )
-
-
 def build_nugget_model(recipe: Recipe) -> NuggetModel:
-    """A backbone made into a nugget model, or one that was trained before."""
-    wanted = recipe.model
-    settings = (
-        "ratio",
-        "query_ratio",
-        "scorer_layer",
-        "selector",
-        "gather",
-        "residual",
-        "feedback",
-        "freeze",
-    )
-    if wanted.start is not None:
-        model = leave_behind(load_nugget_model(wanted.start, dtype=torch.float32), wanted)
-        model.config.ratio = wanted.ratio
-        if wanted.query_ratio is not None:
-            model.config.query_ratio = wanted.query_ratio
-        if model.config.freeze != wanted.freeze:  # which parts learn is up to each run
-            model.config.freeze = wanted.freeze
-            model.requires_grad_(True)
-            model._freeze()
-        _check_settings(wanted, model.config, settings[2:])
-    else:
-        config = NuggetConfig(**{key: getattr(wanted, key) for key in settings})
-        assert wanted.backbone is not None
-        model = NuggetModel.from_backbone(wanted.backbone, config, dtype=torch.float32)
+    """Return a nugget model on a backbone, or a trained one."""
+    settings = recipe.model
+    model = _start_model(settings) if settings.start is not None else _new_model(settings)
     decodes = recipe.objective.name != "contrastive"
     if decodes and not model.can_decode:
         raise BackboneError(
-            f"the objective {recipe.objective.name!r} decodes, and {wanted.backbone or wanted.start!r} has no "
-            f"decoder."
+            f"the objective {recipe.objective.name!r} needs a decoder, which "
+            f"{settings.backbone or settings.start!r} does not have."
         )
     if not decodes and model.can_decode:
-        model.adapter.decoder.requires_grad_(
-            False
-        )  # nothing is decoded; distributed training would wait for it
+        # Distributed training would wait for gradients that an unused decoder does not have.
+        model.adapter.decoder.requires_grad_(False)
     model.config.objective = recipe.objective.name
-    longest = recipe.data.max_tokens
-    if longest > (room := backbone_window(model.adapter.config)):
-        raise ConfigError(f"data.max_tokens is {longest}, but the model takes {room} at most.")
-    # What is longer than all it learned from comes back poorly if it is read at once: it goes in parts.
-    model.config.window = max(longest, model.config.window or SHORTEST)
+    max_tokens = recipe.data.max_tokens
+    if max_tokens > (limit := backbone_window(model.adapter.config)):
+        raise ConfigError(f"data.max_tokens is {max_tokens}, but the model takes at most {limit}.")
+    # Texts longer than the training documents are reconstructed poorly in one piece, so they are split.
+    model.config.window = max(max_tokens, model.config.window or SHORTEST)
     if recipe.objective.hide and model.tokenizer.unk_token_id is None:
         raise ConfigError("objective.hide needs a tokenizer with an unknown token; this one has none.")
-    if wanted.dropout is not None:
-        model.adapter.set_dropout(wanted.dropout)
+    if settings.dropout is not None:
+        model.adapter.set_dropout(settings.dropout)
     return model
 
 
-def leave_behind(model: NuggetModel, wanted: ModelRecipe) -> NuggetModel:
-    """A trained model without the parts a recipe turns off: its scorer for a rule, residual or feedback.
+def _new_model(settings: ModelRecipe) -> NuggetModel:
+    """Return an untrained nugget model on the backbone."""
+    assert settings.backbone is not None
+    keys = ("ratio", "query_ratio", *ARCHITECTURE, "freeze")
+    config = NuggetConfig(**{key: getattr(settings, key) for key in keys})
+    return NuggetModel.from_backbone(settings.backbone, config, dtype=torch.float32)
 
-    What every recipe has unless it says otherwise is never such a part, so nothing is lost by an omission.
+
+def _start_model(settings: ModelRecipe) -> NuggetModel:
+    """Return the trained model `settings.start` with the changes that the recipe makes to it."""
+    model = adapt_model(load_nugget_model(settings.start, dtype=torch.float32), settings)
+    fixed = [key for key in ARCHITECTURE if key != "selector" or not settings.keeps_selector]
+    _check_settings(settings, model.config, fixed)
+    model.config.ratio = settings.ratio
+    if settings.query_ratio is not None:
+        model.config.query_ratio = settings.query_ratio
+    if model.config.freeze != settings.freeze:  # every run decides what it trains
+        model.config.freeze = settings.freeze
+        model.requires_grad_(True)
+        model._freeze()
+    return model
+
+
+def adapt_model(model: NuggetModel, settings: ModelRecipe) -> NuggetModel:
+    """Return a trained model with the recipe's selector, and without the parts that the recipe turns off.
+
+    A learned selector can replace another one; a rule can replace any selector, and the scorer is dropped. Residual and
+    feedback can be turned off, but not on. Default values turn nothing off, so a key left out of a recipe never drops
+    trained weights.
     """
     config = deepcopy(model.config)
-    if not get_selector(wanted.selector).learned:
-        config.selector = wanted.selector
-    if wanted.residual == "off":
-        config.residual = wanted.residual
-    if not wanted.feedback:
-        config.feedback = False
-    if (config.selector, config.residual, config.feedback) == (
-        model.config.selector,
-        model.config.residual,
-        model.config.feedback,
+    if not settings.keeps_selector and (
+        not get_selector(settings.selector).learned or model.selector.learned
     ):
+        config.selector = settings.selector
+    if settings.residual == "off":
+        config.residual = settings.residual
+    if not settings.feedback:
+        config.feedback = False
+    if all(getattr(config, key) == getattr(model.config, key) for key in ARCHITECTURE):
         return model
-    less = NuggetModel(config, model.backbone)
-    less.load_state_dict(model.state_dict(), strict=False)  # all but what was left behind
-    less._tokenizer = model._tokenizer
-    less.measure_content()
-    return less
+    adapted = NuggetModel(config, model.backbone)
+    adapted.load_state_dict(model.state_dict(), strict=False)  # not strict: dropped parts have weights, too
+    adapted._tokenizer = model._tokenizer
+    adapted.measure_content()
+    return adapted
 
 
-def check_parts(model: NuggetModel | NuggetLM, recipe: Recipe) -> None:
-    """Fix the parts that the recipe names, and see that the others can learn."""
-    wanted = recipe.model
+def _check_settings(settings: ModelRecipe, config: PreTrainedConfig, keys: Sequence[str]) -> None:
+    """Raise ConfigError if the start model has other settings than the recipe."""
+    for key in keys:
+        if getattr(settings, key) != getattr(config, key):
+            raise ConfigError(
+                f"model.{key} is {getattr(settings, key)!r}, but {settings.start!r} has {getattr(config, key)!r}."
+            )
+
+
+def freeze_parts(model: NuggetModel | NuggetLM, recipe: Recipe) -> None:
+    """Freeze the parts that the recipe names.
+
+    Raises:
+        ConfigError: If a part does not exist, if `lr_scale` names a part without trainable parameters, or if nothing is
+            left to train.
+    """
     names = [name for name, _ in model.named_modules()]
-    for part in [*wanted.freeze_parts, *recipe.optimizer.lr_scale]:
+    for part in [*recipe.model.freeze_parts, *recipe.optimizer.lr_scale]:
         if part not in names:
             near = get_close_matches(part, names, n=1, cutoff=0.3)
             raise ConfigError(
@@ -159,9 +163,9 @@ def check_parts(model: NuggetModel | NuggetLM, recipe: Recipe) -> None:
     for part in recipe.optimizer.lr_scale:
         if not any(parameter.requires_grad for parameter in model.get_submodule(part).parameters()):
             raise ConfigError(
-                f"optimizer.lr_scale names {part!r}, which has nothing to train: it is frozen or tied."
+                f"optimizer.lr_scale names {part!r}, which has no parameters to train: they are frozen or tied."
             )
-    for part in wanted.freeze_parts:
+    for part in recipe.model.freeze_parts:
         model.get_submodule(part).requires_grad_(False)
     if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise ConfigError("every part of the model is frozen: nothing is left to train.")
+        raise ConfigError("all parts of the model are frozen: there is nothing to train.")

@@ -1,4 +1,4 @@
-"""What a run says and remembers: the live line, metrics.jsonl, the best loss so far."""
+"""Progress output, metrics.jsonl and the best loss of a run, and its end on a signal."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from textnuggets.io.files import replacing
 from textnuggets.train.recipe import Recipe
 
-LINE_SECONDS = 10.0  # between two plain lines, where there is no terminal
+LINE_SECONDS = 10.0  # between two progress lines if stderr is not a terminal
 
 
 class Report:
-    """Figures of a run, and where they go."""
+    """Metrics of a run: counted, written to metrics.jsonl and shown on stderr."""
 
     def __init__(self, out: Path, steps: int) -> None:
         self.out, self.steps = out, steps
         self.staging = out / ".unfinished"
         self.is_main = os.environ.get("RANK", "0") == "0"
         self.best_loss, self.best_step, self.without_better = math.inf, 0, 0
-        self.accuracy = "token_accuracy"  # what the share of targets that were hit is called
+        self.accuracy = "token_accuracy"  # name of the share of correct targets
         self._counts: list[Tensor] = []
         self._interval = time.monotonic()
         self._last_line = 0.0
-        self._logged = 0  # the step of the last figures
+        self._logged = 0  # step of the last metrics
         self._bar: Any = None
 
-    # ---------------------------------------------------------------- figures of an interval
+    # ---------------------------------------------------------------- metrics of an interval
 
     def count(self, correct: Tensor, targets: Tensor, tokens: Tensor) -> None:
-        """Add a batch: targets that were hit, all targets, tokens that were encoded."""
+        """Add a batch: the number of correct targets, of all targets and of encoded tokens."""
         self._counts.append(torch.stack([correct, targets, tokens]))
 
     def pause(self, seconds: float) -> None:
-        """Leave out time that was not spent training."""
+        """Exclude time that was not spent on training from the speed."""
         self._interval += seconds
 
     def take(self, accelerator: Any) -> dict[str, float]:
-        """The figures since the last call, of all processes together."""
+        """Return the metrics since the last call, summed over all processes."""
         correct, targets, tokens = accelerator.reduce(torch.stack(self._counts).sum(0)).tolist()
         seconds = time.monotonic() - self._interval
         self._counts, self._interval = [], time.monotonic()
@@ -63,15 +63,15 @@ class Report:
             "seconds": seconds,
         }
 
-    # ---------------------------------------------------------------- what is written
+    # ---------------------------------------------------------------- output
 
     @property
     def metrics(self) -> Path:
-        """metrics.jsonl."""
+        """Path of metrics.jsonl."""
         return self.out / "metrics.jsonl"
 
     def write(self, step: int, logs: dict[str, float]) -> None:
-        """One line of metrics.jsonl, and one for whoever is watching."""
+        """Append a line to metrics.jsonl, and show progress."""
         record = {key: _rounded(value) for key, value in logs.items() if key not in ("epoch", "total_flos")}
         with self.metrics.open("a", encoding="utf-8") as lines:
             lines.write(json.dumps({"step": step, **record}) + "\n")
@@ -86,7 +86,7 @@ class Report:
             self._show(step, logs)
 
     def _show(self, step: int, logs: dict[str, float]) -> None:
-        """The live line: a bar on a terminal, a plain line now and then elsewhere."""
+        """Show progress: a bar on a terminal, or else a line every `LINE_SECONDS`."""
         pace = logs["seconds"] / max(1, step - self._logged)
         self._logged = step
         shown = f"loss {logs['loss']:.4f}, {self.accuracy.replace('_', ' ')} {logs[self.accuracy]:.1%}"
@@ -104,7 +104,7 @@ class Report:
             self.say(f"step {step:,}/{self.steps:,}: {shown}, {speed}, {left} left")
 
     def forget_after(self, step: int) -> None:
-        """Drop figures of steps that a resumed run takes again, and a line that was cut short."""
+        """Drop metrics of steps that a resumed run repeats, and incomplete lines."""
         if not self.metrics.is_file():
             return
         kept = []
@@ -119,24 +119,24 @@ class Report:
             temporary.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
 
     def close(self) -> None:
-        """End the live line."""
+        """Close the progress bar."""
         if self._bar is not None:
             self._bar.close()
 
     def say(self, message: str) -> None:
-        """A remark on standard error, from the first process alone."""
+        """Print a message to stderr, from the main process only."""
         if self.is_main:
             print(f"train: {message}", file=sys.stderr, flush=True)
 
     # ---------------------------------------------------------------- checkpoints
 
     def clear_staging(self) -> None:
-        """An empty folder to write a checkpoint into."""
+        """Create an empty folder to write a checkpoint into."""
         shutil.rmtree(self.staging, ignore_errors=True)
         self.staging.mkdir(parents=True)
 
     def save_state(self, path: Path, recipe: Recipe) -> None:
-        """What a resumed run must know."""
+        """Write the state that a resumed run needs."""
         best = self.best_loss if math.isfinite(self.best_loss) else None
         state = {
             "best_loss": best,
@@ -147,19 +147,19 @@ class Report:
         path.write_text(json.dumps(state), encoding="utf-8")
 
     def load_state(self, path: Path, recipe: Recipe) -> None:
-        """Read it back; a best loss that was measured otherwise is none."""
+        """Read the state; ignore a best loss that was measured on other ratios or documents."""
         state = json.loads(path.read_text(encoding="utf-8"))
         if state.get("measured") == [recipe.report_ratios, recipe.report.documents]:
             self.best_loss = math.inf if state["best_loss"] is None else state["best_loss"]
             self.best_step, self.without_better = state["best_step"], state["without_better"]
 
     def begin(self, step: int) -> None:
-        """Training begins now, after this step: neither loading nor packing counts as its time."""
+        """Start the clock after `step`: loading and packing do not count as training time."""
         self._logged, self._interval = step, time.monotonic()
 
 
 class StopGently(TrainerCallback):
-    """Ends a run at its last step with an evaluation, and on a signal with a checkpoint."""
+    """Callback that evaluates at the last step, and stops with a checkpoint on a signal."""
 
     def __init__(self, report: Report) -> None:
         self.report = report
@@ -169,9 +169,9 @@ class StopGently(TrainerCallback):
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Meanwhile, let Ctrl-C and termination finish the step; a second Ctrl-C does not wait."""
+        """Within the context, let the current step finish on SIGINT or SIGTERM; a second Ctrl-C interrupts at once."""
         if threading.current_thread() is not threading.main_thread():
-            yield  # only the main thread may
+            yield  # only the main thread can handle signals
             return
         before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
@@ -183,12 +183,12 @@ class StopGently(TrainerCallback):
     def _note(self, number: int, _: Any) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         self._signal = number
-        os.write(2, b"train: stopping after this step, with a checkpoint.\n")
+        os.write(2, b"train: stopping after this step with a checkpoint.\n")
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> TrainerControl:
-        """Before the first step: what a checkpoint says of intervals may have been changed since."""
+        """Take the intervals from the arguments, which may differ from those in a checkpoint."""
         state.compute_steps(args, args.max_steps)
         self.report.begin(state.global_step)
         return control
@@ -196,7 +196,7 @@ class StopGently(TrainerCallback):
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> TrainerControl:
-        """After every update of the weights."""
+        """Evaluate after the last step; stop if a process received a signal."""
         if state.global_step >= args.max_steps:
             control.should_log = control.should_evaluate = True
         elif self._any_signalled(args):
@@ -204,7 +204,7 @@ class StopGently(TrainerCallback):
         return control
 
     def _any_signalled(self, args: TrainingArguments) -> bool:
-        """Whether any process got a signal; they must stop at the same step."""
+        """Return whether any process received a signal; all processes must stop at the same step."""
         if args.world_size == 1:
             return bool(self._signal)
         flag = torch.tensor(float(bool(self._signal)), device=args.device)

@@ -1,7 +1,7 @@
-"""Checkpoints of a run that are whole or not there, and known to be.
+"""Checkpoints of a run, complete and verified by their hashes.
 
-DIR/recipe.toml          what was asked for, every key spelled out
-DIR/metrics.jsonl        one object a line, by step
+DIR/recipe.toml          the recipe with the values of all keys
+DIR/metrics.jsonl        metrics by step, one object per line
 DIR/tensorboard/         the same for TensorBoard
 DIR/checkpoint-500/      weights, optimizer, random states; `manifest.json` lists every file with its hash
 DIR/best/                the nugget model with the lowest dev loss: `textnuggets.load("DIR/best")`
@@ -22,7 +22,7 @@ PREFIX = "checkpoint-"
 
 
 def write_manifest(folder: Path) -> None:
-    """List every file of a checkpoint, the last thing written into it."""
+    """Write the manifest of a checkpoint, after all its other files."""
     files = {
         str(file.relative_to(folder)): describe(file)
         for file in sorted(folder.rglob("*"))
@@ -32,11 +32,11 @@ def write_manifest(folder: Path) -> None:
 
 
 def check_manifest(folder: Path) -> None:
-    """Whether a checkpoint is as it was written, or a CheckpointError that names the file."""
+    """Raise CheckpointError if a file of a checkpoint is missing or has changed since it was written."""
     try:
         files = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise CheckpointError(f"{folder} was not finished: it has no {MANIFEST}.") from error
+        raise CheckpointError(f"{folder} is incomplete: it has no {MANIFEST}.") from error
     except ValueError as error:
         raise CheckpointError(f"{folder}: {MANIFEST} is damaged.") from error
     for name, description in files.items():
@@ -44,34 +44,34 @@ def check_manifest(folder: Path) -> None:
         if not file.is_file():
             raise CheckpointError(f"{file} is missing.")
         if describe(file) != description:
-            raise CheckpointError(f"{file} is damaged: it is not what was written.")
+            raise CheckpointError(f"{file} is damaged: its hash differs from {MANIFEST}.")
 
 
 def find_checkpoints(out: Path) -> list[Path]:
-    """The checkpoints of a run, newest first."""
+    """Return the checkpoints of a run, newest first."""
     found = [path for path in out.glob(f"{PREFIX}*") if path.name.removeprefix(PREFIX).isdigit()]
     return sorted(found, key=step_of, reverse=True)
 
 
 def step_of(checkpoint: Path) -> int:
-    """The step a checkpoint was written at."""
+    """Return the step at which a checkpoint was written."""
     return int(checkpoint.name.removeprefix(PREFIX))
 
 
-def newest_whole(out: Path, report: Callable[[str], None]) -> Path | None:
-    """The newest checkpoint that is whole; `report` is told of those passed over."""
+def newest_complete(out: Path, report: Callable[[str], None]) -> Path | None:
+    """Return the newest complete checkpoint; call `report` with a message about each damaged one."""
     for checkpoint in find_checkpoints(out):
         try:
             check_manifest(checkpoint)
         except CheckpointError as error:
-            report(f"{error} It is passed over.")
+            report(f"{error} Skipping this checkpoint.")
         else:
             return checkpoint
     return None
 
 
 def set_aside(out: Path, after: int) -> None:
-    """Rename the checkpoints of later steps, which a resumed run takes again: `broken-checkpoint-N`."""
+    """Rename checkpoints of later steps, which a resumed run repeats, to `broken-checkpoint-N`."""
     for checkpoint in find_checkpoints(out):
         if step_of(checkpoint) > after:
             aside = checkpoint.with_name(f"broken-{checkpoint.name}")
@@ -80,6 +80,6 @@ def set_aside(out: Path, after: int) -> None:
 
 
 def rotate(out: Path, keep: int) -> None:
-    """Delete all but the newest checkpoints."""
+    """Delete all but the `keep` newest checkpoints."""
     for checkpoint in find_checkpoints(out)[keep:]:
         shutil.rmtree(checkpoint, ignore_errors=True)

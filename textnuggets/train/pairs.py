@@ -1,8 +1,8 @@
-"""Pairs of texts that belong together, in batches where telling them apart is hard.
+"""Training pairs for the contrastive objective, in batches with hard negatives.
 
-A pair is two views of one document with sentences left out, a sentence and its document, or the lead of an article and
-another part of it. A batch of documents holds several of an article and of articles like it; a batch of leads one pair of
-each of many articles that are alike: every other part of an article would fit its lead, too.
+A pair consists of two views of a document with some sentences removed, of a sentence and its document, or of the lead of an
+article and another part of it. A batch of the first two kinds holds several documents of an article and of similar articles.
+A batch of leads holds one pair from each of many similar articles, because every part of an article matches its lead.
 """
 
 from __future__ import annotations
@@ -23,26 +23,27 @@ KINDS: tuple[Kind, ...] = (
     "views",
     "sentence",
     "sentence",
-)  # of a batch of documents, drawn with equal chances
-LEADS = 0.3  # the share of batches that are leads and parts of their articles
-PER_RECORD = 6  # documents of one article in a batch
-NEAREST = 31  # articles that are known as like an article
-LEFT_OUT = 0.3  # the share of sentences a view lacks
-DOCUMENT = "document_"  # what the names of the second side's tensors begin with
+)  # one is drawn for each pair of a batch of documents
+LEADS = 0.3  # share of batches that hold leads
+PER_RECORD = 6  # maximum documents of one article in a batch
+NEAREST = 31  # similar articles to find for each article
+LEFT_OUT = 0.3  # share of sentences removed from a view
+DOCUMENT = "document_"  # prefix of the names of the document tensors
 
 
 class Pair(NamedTuple):
-    """Which pair to make: of which document, how, and from which random numbers."""
+    """Specification of a pair: its documents, kind and seed."""
 
     row: int
+    """Row of the document."""
     partner: int
-    """The document the query is made of: the same, or the lead of its article."""
+    """Row of the document that the query is made from: the same, or the lead of its article."""
     kind: Kind
     seed: int
 
 
 class Records:
-    """The documents of a corpus by the record, such as an article, they come from, and which records are alike."""
+    """Documents of a corpus grouped by record, such as an article, and the nearest other records of each."""
 
     def __init__(self, corpus: PackedCorpus) -> None:
         numbers = corpus.records
@@ -50,8 +51,7 @@ class Records:
         self.rows = np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1)
         leads = [text for text, _ in corpus.texts([int(rows[0]) for rows in self.rows])]
         nearest = BM25(leads).nearest(leads, NEAREST + 1)
-        own = np.arange(len(leads))[:, None]
-        self.nearest = [near[near != mine] for near, mine in zip(nearest, own, strict=True)]
+        self.nearest = [near[near != record] for record, near in enumerate(nearest)]
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -59,7 +59,7 @@ class Records:
 
 @dataclass
 class PairBatches(NumberedBatches[Pair]):
-    """Batches of pairs, each of an article and those like it."""
+    """Batches of pairs, each from an article and similar ones."""
 
     records: Records
     pairs: int
@@ -70,8 +70,8 @@ class PairBatches(NumberedBatches[Pair]):
     processes: int = 1
 
     def _batch(self, number: int) -> list[Pair]:
-        done, place = divmod(number, len(self.records))
-        first = int(np.random.default_rng([self.seed, done]).permutation(len(self.records))[place])
+        epoch, index = divmod(number, len(self.records))
+        first = int(np.random.default_rng([self.seed, epoch]).permutation(len(self.records))[index])
         random = np.random.default_rng([self.seed, 1, number])
         others = random.permutation(len(self.records))
         of_leads = random.random() < LEADS
@@ -100,7 +100,7 @@ class PairBatches(NumberedBatches[Pair]):
 
 @dataclass
 class Pairs(Dataset[tuple[Example, Example]]):
-    """The texts of pairs, as token ids."""
+    """Dataset of pairs: the query and the document as token ids."""
 
     corpus: PackedCorpus
     special_ids: Sequence[int]
@@ -115,19 +115,19 @@ class Pairs(Dataset[tuple[Example, Example]]):
         if pair.kind == "sentence" and count > 1:
             chosen = random.integers(count)
             kept = np.ones(count, dtype=bool)
-            kept[chosen] = random.random() < 0.5  # a query is not always found word for word
+            kept[chosen] = random.random() < 0.5  # so that a query is not always contained in its document
             return self._only(document, starts, np.arange(count) == chosen), self._only(
                 document, starts, kept
             )
         views = []
         for _ in range(2):
             kept = random.random(count) >= LEFT_OUT
-            kept[random.integers(count)] = True  # something has to be left
+            kept[random.integers(count)] = True  # keep at least one sentence
             views.append(self._only(document, starts, kept))
         return views[0], views[1]
 
     def _sentences(self, example: Example) -> np.ndarray:
-        """Where sentences begin, and where the last one ends; special tokens around them are in none."""
+        """Return the starts of the sentences and the end of the last one, excluding surrounding special tokens."""
         (ordinary,) = np.nonzero(~np.isin(example.input_ids, self.special_ids))
         if not len(ordinary):
             return np.array([0, len(example.input_ids)])
@@ -135,25 +135,25 @@ class Pairs(Dataset[tuple[Example, Example]]):
         return np.array([ordinary[0], *ends, ordinary[-1] + 1])
 
     def _only(self, example: Example, starts: np.ndarray, kept: np.ndarray) -> Example:
-        """A document without some of its sentences."""
+        """Return a document with only the `kept` sentences."""
         tokens = np.ones(len(example.input_ids), dtype=bool)
         for start, end, keep in zip(starts[:-1], starts[1:], kept, strict=True):
             tokens[start:end] = keep
-        place = np.cumsum(tokens) - 1
-        ends = place[example.sentence_ends[tokens[example.sentence_ends]]]
+        positions = np.cumsum(tokens) - 1
+        ends = positions[example.sentence_ends[tokens[example.sentence_ends]]]
         ids = example.input_ids[tokens]
         return Example(ids, ids, ends)
 
 
 @dataclass
 class PairCollator:
-    """Pairs into padded tensors; the documents' names begin with `document_`."""
+    """Collates pairs into padded tensors; names of document tensors start with `document_`."""
 
     collate: Collator
 
     def __call__(self, pairs: Sequence[tuple[Example, Example]]) -> dict[str, Any]:
-        """Both sides as `Collator` makes them, without labels."""
+        """Return the tensors of both sides as `Collator` makes them, without labels."""
         queries, documents = zip(*pairs, strict=True)
-        made = self.collate(queries)
-        made |= {DOCUMENT + name: value for name, value in self.collate(documents).items()}
-        return {name: value for name, value in made.items() if not name.endswith("labels")}
+        tensors = self.collate(queries)
+        tensors |= {DOCUMENT + name: value for name, value in self.collate(documents).items()}
+        return {name: value for name, value in tensors.items() if not name.endswith("labels")}

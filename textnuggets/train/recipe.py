@@ -1,18 +1,16 @@
-"""Recipes: everything that defines a training run, in one TOML file.
+"""Recipes: all settings of a training run.
 
-A recipe is checked whole before anything is loaded. Every key is a field below, and its docstring is
-its documentation; `docs/training.md` is made from them.
+Every key of a recipe is a field below. The docstring under a field is the key's documentation, from which the table in
+`docs/training.md` is generated. Types, bounds and the rules between keys are checked when a recipe is created, before
+anything is loaded.
 """
 
 from __future__ import annotations
 
-import ast
-import inspect
 import json
-import sys
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
-from itertools import pairwise
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from textnuggets.config import GatherMode, ResidualMode
 from textnuggets.data.packed import CACHE, PackingSettings
@@ -22,187 +20,358 @@ ObjectiveName = Literal["autoencode", "denoise", "translate", "contrastive", "la
 Schedule = Literal["constant", "linear", "cosine"]
 Precision = Literal["float32", "bfloat16", "float16"]
 
+Count = Annotated[int, Field(ge=0)]
+PositiveCount = Annotated[int, Field(ge=1)]
+Ratio = Annotated[float, Field(gt=0, le=1)]
+Share = Annotated[float, Field(ge=0, lt=1)]
+NonNegative = Annotated[float, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0)]
 
-@dataclass
-class ModelRecipe:
-    """What is trained."""
+# Objectives that use a setting; with any other objective it must keep its default.
+USED_BY: dict[str, tuple[ObjectiveName, ...]] = {
+    "delete": ("denoise",),
+    "hide": ("autoencode", "denoise", "translate"),
+    "sampled_softmax": ("autoencode", "denoise", "translate", "language_model"),
+    "query_ratios": ("contrastive",),
+    "temperature": ("contrastive",),
+    "distill": ("contrastive",),
+    "distill_temperature": ("contrastive",),
+    "teacher": ("contrastive",),
+    "teacher_ratios": ("contrastive",),
+    "histories": ("language_model",),
+    "segments": ("language_model",),
+    "train_encoder": ("language_model",),
+}
+
+
+class Table(BaseModel):
+    """Base class of recipes and their tables: strict types, finite numbers and no unknown keys."""
+
+    model_config = ConfigDict(
+        strict=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+        protected_namespaces=(),
+    )
+
+    def has_default(self, key: str) -> bool:
+        """Return whether a key has its default value, set explicitly or not."""
+        default = type(self).model_fields[key].get_default(call_default_factory=True)
+        return bool(getattr(self, key) == default)
+
+
+class ModelRecipe(Table):
+    """The model to train."""
 
     backbone: str | None = None
-    """Hub id or folder of the encoder-decoder to start from; for contrastive an encoder will do."""
+    """Hub id or folder of the pretrained encoder-decoder; for contrastive, an encoder is enough."""
     start: str | None = None
-    """Folder, hub id or shipped name of a nugget model to go on from, instead of a backbone; for language_model also of
-    a language model."""
-    ratio: float = 0.1
-    """The ratio the trained model uses unless it is told another."""
-    query_ratio: float | None = None
-    """That of queries in search; by default that of model.start, else the same."""
-    scorer_layer: int = 3
-    """The encoder layer l that is scored."""
+    """Folder, hub id or shipped name of a trained nugget model to start from instead of a backbone; for
+    language_model, also a language model."""
+    ratio: Ratio = 0.1
+    """Default ratio of the trained model."""
+    query_ratio: Ratio | None = None
+    """Ratio of queries in search; by default the query ratio of model.start, if any, or model.ratio."""
+    scorer_layer: Count = 3
+    """Encoder layer l whose hidden states are scored."""
     selector: str = "learned"
-    """Rule that picks the nuggets: learned, spread (learned, one in each of k equal chunks), even_content (the last
-    token of each of k chunks of equal content), chunking, sentence_boundary, all_tokens, or mean (TSDAE)."""
+    """Rule that selects the nuggets: learned, spread (learned, one in each of k equal chunks), even_content (the last
+    token of each of k chunks of equal content), chunking, sentence_boundary, all_tokens, or mean (TSDAE). If it is not
+    set, model.start keeps its selector."""
     gather: GatherMode = "token"
-    """What a nugget is made of: the chosen token, the mean of or attention over the segment it closes, or both
-    (token and mean)."""
+    """Content of a nugget: the selected token, the mean of the segment that ends with it, attention over that segment,
+    or both (token and mean)."""
     residual: ResidualMode = "add"
     """How scores enter cross-attention: add, straight_through or off."""
     feedback: bool = True
-    """Whether the layers above l are told which tokens were picked."""
+    """Whether the layers above l receive an embedding that marks the selected tokens."""
     freeze: bool = True
-    """Whether the embeddings and the bottom l layers stay fixed."""
-    freeze_parts: list[str] = field(default_factory=list)
-    """Names of further modules that stay fixed, such as "backbone.model.decoder.layers.0"."""
-    dropout: float | None = None
-    """Dropout in training; the backbone's own by default."""
+    """Whether the embeddings and the lowest l layers are frozen."""
+    freeze_parts: list[str] = []
+    """Names of further modules to freeze, such as "backbone.model.decoder.layers.0"."""
+    dropout: Share | None = None
+    """Dropout in training; by default the backbone's."""
     source_language: str | None = None
-    """The code a multilingual tokenizer has for the source language, such as "en_XX"."""
+    """Source language code of a multilingual tokenizer, such as "en_XX"."""
     target_language: str | None = None
-    """The same for the target language."""
-    segment: int = 128
-    """language_model: tokens of a segment."""
-    history: int = 8
-    """language_model: how many segments before the current one are read."""
+    """Target language code of a multilingual tokenizer."""
+    segment: Annotated[int, Field(ge=2)] = 128
+    """language_model: tokens per segment."""
+    history: Count = 8
+    """language_model: number of previous segments the model reads."""
     memory: Memory = "nuggets"
-    """language_model: what is kept of them: nuggets, tokens (a longer context) or compressive (pooled states)."""
-    pooled: int = 16
-    """language_model: positions that the compressive memory makes into one."""
+    """language_model: what is kept of previous segments: nuggets, tokens (a longer context) or compressive (pooled
+    states)."""
+    pooled: PositiveCount = 16
+    """language_model: number of positions that the compressive memory pools into one."""
+
+    @model_validator(mode="after")
+    def _check_origin(self) -> Self:
+        if (self.backbone is None) == (self.start is None):
+            raise ValueError("set exactly one of model.backbone and model.start.")
+        return self
+
+    @property
+    def keeps_selector(self) -> bool:
+        """Whether `start` keeps its selector, because the recipe does not set one."""
+        return self.start is not None and "selector" not in self.model_fields_set
 
 
-@dataclass
-class DataRecipe:
-    """What it is trained on."""
+class DataRecipe(Table):
+    """The training and dev corpora."""
 
-    train: list[str] = field(default_factory=list)
-    """Corpora: .txt, .jsonl or .parquet files, folders of them, or hf:name:config:split."""
-    dev: list[str] = field(default_factory=list)
-    """Corpora to measure progress on."""
-    languages: list[str] = field(default_factory=lambda: ["en"])
-    """The language of the texts; for translation two, source and target."""
-    max_tokens: int = 128
-    """The most tokens of a document, special ones included; sentences are joined up to it."""
-    min_tokens: int = 2
-    """Documents with fewer tokens are left out."""
+    train: list[str] = []
+    """Training corpora: .txt, .jsonl or .parquet files, folders of them, or hf:name:config:split."""
+    dev: list[str] = []
+    """Corpora for evaluation during training."""
+    languages: list[str] = ["en"]
+    """Language of the texts; for translate, the source and the target language."""
+    max_tokens: Annotated[int, Field(ge=8)] = 128
+    """Maximum number of tokens of a document, including special tokens; sentences are joined up to it."""
+    min_tokens: PositiveCount = 2
+    """Documents with fewer tokens are skipped."""
     cache: str = CACHE
-    """Where packed documents are kept for the next run."""
+    """Folder in which packed documents are stored for later runs."""
+
+    @model_validator(mode="after")
+    def _check_lengths(self) -> Self:
+        if self.min_tokens > self.max_tokens:
+            raise ValueError(
+                f"data.min_tokens ({self.min_tokens}) is above data.max_tokens ({self.max_tokens})."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_corpora(self) -> Self:
+        for key in ("train", "dev"):
+            if not getattr(self, key):
+                raise ValueError(f"data.{key} is empty: name at least one corpus.")
+        return self
 
 
-@dataclass
-class ObjectiveRecipe:
-    """What is learned."""
+class ObjectiveRecipe(Table):
+    """The training objective."""
 
     name: ObjectiveName = "autoencode"
-    """autoencode (the text itself), denoise (the text, from a part of it), translate, contrastive (MaxSim of texts
-    that belong together) or language_model (segments, from those before)."""
-    ratios: list[float] = field(default_factory=list)
-    """One of these is drawn for every step, so that one model serves them all; by default model.ratio."""
-    anneal_steps: int = 0
-    """Steps in which the ratio falls from anneal_from to the drawn one."""
-    anneal_from: float = 1.0
-    """The ratio of the first step, if it is annealed."""
-    delete: float = 0.0
-    """denoise: the share of source tokens that are deleted at random; TSDAE's is 0.6."""
-    hide: float = 0.0
-    """The share of the decoder's own input tokens that are hidden, so that it must read the nuggets."""
-    sampled_softmax: int = 0
-    """Decide between this many tokens of the vocabulary in training, the batch's and random others;
-    0 is all of them. Evaluation is always exact; the token accuracy shown in training is among these."""
-    query_ratios: list[float] = field(default_factory=list)
-    """contrastive: one of these is drawn for the queries of every step; by default the ratio of the documents."""
-    temperature: float = 0.05
-    """contrastive: what similarities are divided by."""
-    distill: float = 0.0
-    """contrastive: the weight, from 0 to 1, of ranking as the MaxSim of the teacher's token vectors does."""
-    distill_temperature: float = 0.1
-    """contrastive: what similarities are divided by before teacher and model are compared."""
+    """autoencode (the text itself), denoise (the text from a part of its tokens), translate, contrastive (MaxSim of
+    texts that belong together) or language_model (segments from the previous ones)."""
+    ratios: list[Ratio] = []
+    """Ratios from which one is drawn for every step, so that one model serves them all; by default model.ratio."""
+    anneal_steps: Count = 0
+    """Steps over which the ratio decreases from anneal_from to the drawn one."""
+    anneal_from: Ratio = 1.0
+    """Ratio of the first step when annealing."""
+    delete: Share = 0.0
+    """denoise: share of source tokens deleted at random; TSDAE uses 0.6."""
+    hide: Share = 0.0
+    """Share of the decoder's input tokens that are hidden, so that it has to read the nuggets."""
+    sampled_softmax: Count = 0
+    """Number of vocabulary entries in the training softmax: the tokens of the batch and random others; 0 uses the whole
+    vocabulary. Evaluation is always exact; the training token accuracy is among the sampled entries."""
+    query_ratios: list[Ratio] = []
+    """contrastive: ratios from which one is drawn for the queries of every step; by default the ratio of the
+    documents."""
+    temperature: Positive = 0.05
+    """contrastive: divisor of the similarities."""
+    distill: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """contrastive: weight, from 0 to 1, of the distillation loss, which compares rankings with the MaxSim of the
+    teacher's token vectors."""
+    distill_temperature: Positive = 0.1
+    """contrastive: divisor of the similarities in the distillation loss."""
     teacher: str | None = None
-    """contrastive: hub id or folder of the teacher; by default the model that is started from, untrained."""
-    teacher_ratios: list[float] = field(default_factory=lambda: [1.0, 1.0])
-    """contrastive: the teacher's vectors for each token of a query and of a document: 1 is every token, below that the
-    means of equal chunks."""
-    histories: list[int] = field(default_factory=list)
-    """language_model: one of these is drawn for every step, the number of segments that are read; by default
+    """contrastive: hub id or folder of the teacher; by default the initial model."""
+    teacher_ratios: Annotated[list[Ratio], Field(min_length=2, max_length=2)] = [1.0, 1.0]
+    """contrastive: number of teacher vectors per token of a query and of a document: 1 uses every token, a smaller
+    value the means of equal chunks."""
+    histories: list[Count] = []
+    """language_model: numbers of previous segments from which one is drawn for every step; by default
     model.history."""
-    segments: int = 0
-    """language_model: train on whole texts with so many segments together; 0 is all."""
+    segments: Count = 0
+    """language_model: train on whole texts until they have this many segments in total; 0 uses all texts."""
     train_encoder: bool = False
-    """language_model: train the encoder, too; by default nuggets are computed once and kept in data.cache."""
+    """language_model: also train the encoder; by default nuggets are computed once and stored in data.cache."""
+
+    @model_validator(mode="after")
+    def _check_used(self) -> Self:
+        for key, objectives in USED_BY.items():
+            if self.name not in objectives and not self.has_default(key):
+                raise ValueError(f"objective.{key} cannot be used with the objective {self.name!r}.")
+        return self
+
+    @model_validator(mode="after")
+    def _check_deletion(self) -> Self:
+        if self.name == "denoise" and not self.delete:
+            raise ValueError(
+                "the objective 'denoise' needs objective.delete, the share of tokens to delete; TSDAE uses 0.6."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_teacher(self) -> Self:
+        for key in ("teacher", "teacher_ratios"):
+            if not self.distill and not self.has_default(key):
+                raise ValueError(f"objective.{key} has no effect while objective.distill is 0.")
+        return self
+
+    @model_validator(mode="after")
+    def _check_cached_ratio(self) -> Self:
+        cached = self.name == "language_model" and not self.train_encoder
+        if cached and (self.ratios or self.anneal_steps):
+            raise ValueError(
+                "cached nuggets have a single ratio: objective.ratios and objective.anneal_steps need "
+                "objective.train_encoder = true."
+            )
+        return self
 
 
-@dataclass
-class OptimizerRecipe:
-    """How it is learned: AdamW."""
+class OptimizerRecipe(Table):
+    """Settings of AdamW."""
 
-    steps: int = 10_000
-    """Updates of the weights."""
-    batch_tokens: int = 2048
-    """Tokens that one process takes in at once, padding included, counted on the longer side."""
-    accumulate: int = 1
-    """Batches whose gradients make one update."""
-    lr: float = 5e-5
-    """Learning rate."""
-    lr_scale: dict[str, float] = field(default_factory=dict)
-    """Factors for parts of the model by name, such as {scorer = 3.0}."""
-    betas: list[float] = field(default_factory=lambda: [0.9, 0.999])
-    """AdamW's decay rates."""
-    weight_decay: float = 0.0
-    """AdamW's weight decay; norms and biases have none."""
-    clip: float = 1.0
-    """The largest norm of a gradient; 0 does not clip."""
+    steps: PositiveCount = 10_000
+    """Number of weight updates."""
+    batch_tokens: PositiveCount = 2048
+    """Maximum tokens per batch and process, including padding, counted on the longer side."""
+    accumulate: PositiveCount = 1
+    """Number of batches whose gradients are accumulated for one update."""
+    lr: Positive = 5e-5
+    """Peak learning rate."""
+    lr_scale: dict[str, NonNegative] = {}
+    """Learning rate factors for parts of the model by name, such as {scorer = 3.0}."""
+    betas: Annotated[list[Share], Field(min_length=2, max_length=2)] = [0.9, 0.999]
+    """Decay rates of AdamW."""
+    weight_decay: NonNegative = 0.0
+    """Weight decay of AdamW; norms and biases are excluded."""
+    clip: NonNegative = 1.0
+    """Maximum gradient norm; 0 disables clipping."""
     schedule: Schedule = "linear"
-    """How the learning rate goes on after warming up: constant, linear or cosine, both down to 0."""
-    warmup_steps: int = 0
-    """Steps in which the learning rate rises from 0."""
+    """Learning rate after warmup: constant, or linear or cosine decay to 0."""
+    warmup_steps: Count = 0
+    """Steps over which the learning rate rises from 0."""
     precision: Precision = "float32"
-    """Mixed precision: float16 on a GPU; bfloat16 on a GPU, or on a CPU that computes in it (AVX-512 BF16, AMX): on
-    others it is many times slower than float32."""
+    """Mixed precision: float16 on a GPU; bfloat16 on a GPU or on a CPU with native support (AVX-512 BF16, AMX). On
+    other CPUs bfloat16 is many times slower than float32."""
     gradient_checkpointing: bool = False
-    """Compute activations twice to save memory."""
+    """Recompute activations in the backward pass to save memory."""
+
+    @model_validator(mode="after")
+    def _check_warmup(self) -> Self:
+        if self.warmup_steps > self.steps:
+            raise ValueError(
+                f"optimizer.warmup_steps ({self.warmup_steps}) is above optimizer.steps ({self.steps})."
+            )
+        return self
 
 
-@dataclass
-class ReportRecipe:
-    """What is measured and kept on the way."""
+class ReportRecipe(Table):
+    """Logging, evaluation and checkpoints."""
 
-    log_every: int = 10
+    log_every: PositiveCount = 10
     """Steps between two lines of metrics.jsonl."""
-    evaluate_every: int = 500
+    evaluate_every: PositiveCount = 500
     """Steps between two evaluations on the dev corpora."""
-    documents: int = 256
-    """Dev documents for loss and token accuracy."""
-    bleu_documents: int = 32
-    """Dev documents that are decoded, greedily, for BLEU; 0 is none."""
-    ratios: list[float] = field(default_factory=list)
-    """Ratios to evaluate at; by default those that are trained."""
-    patience: int = 0
-    """Stop after this many evaluations without a better dev loss; 0 never does."""
-    save_every: int = 500
+    documents: PositiveCount = 256
+    """Number of dev documents for loss and token accuracy."""
+    bleu_documents: Count = 32
+    """Number of dev documents that are decoded greedily for BLEU; 0 disables it."""
+    ratios: list[Ratio] = []
+    """Ratios to evaluate at; by default the training ratios."""
+    patience: Count = 0
+    """Stop after this many evaluations without a lower dev loss; 0 never stops early."""
+    save_every: PositiveCount = 500
     """Steps between two checkpoints."""
-    keep: int = 2
-    """Checkpoints to keep; the best model is kept besides."""
+    keep: PositiveCount = 2
+    """Number of checkpoints to keep, in addition to the best model."""
+
+    @model_validator(mode="after")
+    def _check_intervals(self) -> Self:
+        # A resumed run could not repeat an average over an interval of which it saw only a part.
+        for key in ("save_every", "evaluate_every"):
+            if getattr(self, key) % self.log_every:
+                raise ValueError(
+                    f"report.{key} ({getattr(self, key)}) must be a multiple of report.log_every "
+                    f"({self.log_every})."
+                )
+        return self
 
 
-@dataclass
-class Recipe:
-    """One training run."""
+class Recipe(Table):
+    """All settings of a training run."""
 
-    model: ModelRecipe = field(default_factory=ModelRecipe)
-    data: DataRecipe = field(default_factory=DataRecipe)
-    objective: ObjectiveRecipe = field(default_factory=ObjectiveRecipe)
-    optimizer: OptimizerRecipe = field(default_factory=OptimizerRecipe)
-    report: ReportRecipe = field(default_factory=ReportRecipe)
-    seed: int = 0
-    """Where all that is random comes from."""
-    trainer: dict[str, Any] = field(default_factory=dict)
+    model: ModelRecipe
+    data: DataRecipe
+    objective: ObjectiveRecipe = Field(default_factory=ObjectiveRecipe)
+    optimizer: OptimizerRecipe = Field(default_factory=OptimizerRecipe)
+    report: ReportRecipe = Field(default_factory=ReportRecipe)
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    """Seed of all random numbers."""
+    trainer: dict[str, Any] = {}
     """Further settings of Hugging Face's TrainingArguments, such as fsdp or torch_compile."""
+
+    @model_validator(mode="after")
+    def _check_languages(self) -> Self:
+        count, languages = (2 if self.objective.name == "translate" else 1), self.data.languages
+        if len(languages) != count:
+            raise ValueError(
+                f"the objective {self.objective.name!r} needs {count} data.languages, got {languages}."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_batch_size(self) -> Self:
+        needed, content = self._smallest_batch()
+        if self.optimizer.batch_tokens < needed:
+            raise ValueError(
+                f"optimizer.batch_tokens ({self.optimizer.batch_tokens}) must be at least {needed}, to hold {content}."
+            )
+        return self
+
+    def _smallest_batch(self) -> tuple[int, str]:
+        """Return the minimum of `optimizer.batch_tokens`, and what must fit into a batch."""
+        max_tokens, segment = self.data.max_tokens, self.model.segment
+        if self.objective.name == "contrastive":  # a single pair has no negatives
+            return 4 * max_tokens, f"two pairs of documents of data.max_tokens ({max_tokens}) each"
+        if self.objective.name == "language_model" and segment > max_tokens:
+            return segment, f"a segment of model.segment ({segment})"
+        return max_tokens, f"a document of data.max_tokens ({max_tokens})"
+
+    @model_validator(mode="after")
+    def _check_language_model(self) -> Self:
+        if self.objective.name != "language_model":
+            return self
+        if self.model.start is None:
+            raise ValueError("a language model starts from a trained nugget model: set model.start.")
+        if self.optimizer.gradient_checkpointing:
+            raise ValueError(
+                "optimizer.gradient_checkpointing cannot be used with the objective 'language_model'."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_histories(self) -> Self:
+        if max(self.objective.histories, default=0) > self.model.history:
+            raise ValueError(
+                f"objective.histories ({self.objective.histories}) must not exceed model.history "
+                f"({self.model.history})."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_encoder(self) -> Self:
+        if self.objective.train_encoder and self.model.memory != "nuggets":
+            raise ValueError(
+                f"objective.train_encoder needs model.memory = 'nuggets': {self.model.memory!r} has no encoder."
+            )
+        return self
 
     @property
     def ratios(self) -> list[float]:
-        """The ratios that are drawn from."""
+        """Ratios that training draws from."""
         return self.objective.ratios or [self.model.ratio]
 
     @property
     def packing(self) -> PackingSettings:
-        """How its corpora are packed."""
+        """Settings for packing the corpora."""
         return PackingSettings(
             self.data.languages,
             self.data.max_tokens,
@@ -215,63 +384,32 @@ class Recipe:
 
     @property
     def report_ratios(self) -> list[float]:
-        """The ratios that are evaluated."""
+        """Ratios at which the model is evaluated."""
         return list(dict.fromkeys(self.report.ratios or self.ratios))
 
     def to_toml(self) -> str:
-        """The recipe with every key spelled out."""
-        tables = asdict(self)
-        plain = {key: value for key, value in tables.items() if not isinstance(value, dict)}
-        lines = [f"{key} = {_toml_value(value)}" for key, value in plain.items()]
+        """Return the recipe as TOML with the values of all keys."""
+        tables = self.model_dump()
+        if self.model.keeps_selector:
+            del tables["model"]["selector"]  # or it would be set explicitly when the file is read
+        lines = [
+            f"{key} = {toml_value(value)}" for key, value in tables.items() if not isinstance(value, dict)
+        ]
         for name, table in tables.items():
             if isinstance(table, dict) and table:
                 lines += ["", f"[{name}]"]
-                lines += [
-                    f"{key} = {_toml_value(value)}" for key, value in table.items() if value is not None
-                ]
+                lines += [f"{key} = {toml_value(value)}" for key, value in table.items() if value is not None]
         return "\n".join(lines) + "\n"
 
 
-def all_keys(part: Any = None, prefix: str = "") -> list[str]:
-    """Every key a recipe may have, dotted."""
-    part = Recipe() if part is None else part
-    found: list[str] = []
-    for item in fields(part):
-        value = getattr(part, item.name)
-        if is_dataclass(value):
-            found += all_keys(value, f"{prefix}{item.name}.")
-        else:
-            found.append(prefix + item.name)
-    return found
-
-
-def describe_keys() -> list[tuple[str, str, str]]:
-    """Every key with its default, as TOML has it, and what it means: the docstring under its field."""
-    tree = ast.parse(inspect.getsource(sys.modules[__name__]))
-    meanings: dict[tuple[str, str], str] = {}
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef):
-            for item, after in pairwise(node.body):
-                if isinstance(item, ast.AnnAssign) and isinstance(after, ast.Expr):
-                    name = ast.unparse(item.target)
-                    meanings[node.name, name] = " ".join(str(ast.literal_eval(after.value)).split())
-    recipe, found = Recipe(), []
-    for key in all_keys():
-        *parents, name = key.split(".")
-        part = getattr(recipe, parents[0]) if parents else recipe
-        value = getattr(part, name)
-        default = "" if value is None else _toml_value(value)
-        found.append((key, default, meanings[type(part).__name__, name]))
-    return found
-
-
-def _toml_value(value: Any) -> str:
+def toml_value(value: Any) -> str:
+    """Return a value in TOML syntax."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)  # TOML's basic strings are escaped as JSON's are
+        return json.dumps(value, ensure_ascii=False)  # TOML's basic strings have the escapes of JSON
     if isinstance(value, list):
-        return f"[{', '.join(map(_toml_value, value))}]"
+        return f"[{', '.join(map(toml_value, value))}]"
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{_toml_value(k)} = {_toml_value(v)}' for k, v in value.items())}}}"
+        return f"{{{', '.join(f'{toml_value(k)} = {toml_value(v)}' for k, v in value.items())}}}"
     return repr(value)

@@ -1,21 +1,21 @@
-"""A training run from a recipe to the best model, which a killed run can go on with."""
+"""Run a training from a recipe to the best model, and resume it after an interruption."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, fields
+from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from textnuggets.errors import CheckpointError, ConfigError, InputError, MissingExtraError
 from textnuggets.io.files import replacing
-from textnuggets.train.reading import read_recipe
 from textnuggets.train.recipe import Recipe
+from textnuggets.train.recipe_io import read_recipe
 
 try:
     import accelerate
-    import sacrebleu  # noqa: F401  so that a run does not find out at its first evaluation
+    import sacrebleu  # noqa: F401  (a missing package fails here, not at the first evaluation)
     import tensorboard  # noqa: F401
 except ImportError as error:
     raise MissingExtraError(error.name or "accelerate", "train", "training") from error
@@ -36,9 +36,9 @@ from textnuggets.train.objectives.base import Objective
 from textnuggets.train.objectives.decoding import Decoding
 from textnuggets.train.trainer import STATE, NuggetTrainer
 
-# What may differ when a run goes on; everything else would make it another run.
+# Keys and tables that may change when a run is resumed.
 CHANGEABLE = ("optimizer.steps", "report", "trainer", "data.cache")
-# Settings of TrainingArguments that our optimizer, batches and checkpoints do not look at.
+# Settings of TrainingArguments that would be ignored, as NuggetTrainer makes its own optimizer, batches and checkpoints.
 WITHOUT_EFFECT = {
     "adam_beta1",
     "adam_beta2",
@@ -62,32 +62,32 @@ SCHEDULES = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "
 
 
 def train(recipe: Recipe, out: str | Path, resume: bool = False) -> Path:
-    """Train as a recipe says; returns the folder of the best model.
+    """Train a model and return the folder of the best one.
 
     Args:
-        recipe: From `read_recipe`.
-        out: The folder of the run.
-        resume: Go on with the run that is in the folder, from its newest whole checkpoint.
+        recipe: Settings of the run, from `read_recipe`.
+        out: Output folder of the run.
+        resume: Whether to resume the run in `out` from its newest complete checkpoint.
     """
     out = Path(out)
     report = Report(out, recipe.optimizer.steps)
     arguments = training_arguments(recipe, out)
     if arguments.n_gpu > 1:
         raise ConfigError(
-            f"{arguments.n_gpu} GPUs need as many processes: torchrun --nproc-per-node {arguments.n_gpu} -m "
-            f"textnuggets train ..., or CUDA_VISIBLE_DEVICES=0 for one."
+            f"{arguments.n_gpu} GPUs need one process each: use torchrun --nproc-per-node {arguments.n_gpu} -m "
+            f"textnuggets train ..., or CUDA_VISIBLE_DEVICES=0 for a single GPU."
         )
     checkpoint = _open_run(recipe, out, resume, report)
     reached = -1 if checkpoint is None else checkpoints.step_of(checkpoint)
     if reached >= recipe.optimizer.steps and (out / "best").is_dir():
-        report.say(f"finished before, at step {reached}")
+        report.say(f"already finished at step {reached}")
         return out / "best"
     set_seed(recipe.seed)
     model = build_model(recipe)
     if report.is_main:
         with replacing(out / "recipe.toml") as temporary:
             temporary.write_text(recipe.to_toml(), encoding="utf-8")
-    with accelerate.PartialState().local_main_process_first():  # the others find it packed
+    with accelerate.PartialState().local_main_process_first():  # it packs the corpora for the others
         corpora = [read_corpus(model, recipe, sources) for sources in (recipe.data.train, recipe.data.dev)]
         for name, corpus in zip(("train", "dev"), corpora, strict=True):
             report.say(f"{name}: {corpus}")
@@ -99,7 +99,7 @@ def train(recipe: Recipe, out: str | Path, resume: bool = False) -> Path:
     trainer.add_callback(stop)
     if checkpoint is not None:
         report.load_state(checkpoint / STATE, recipe)
-        report.say(f"going on from {checkpoint}")
+        report.say(f"resuming from {checkpoint}")
     with stop.watching():
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     report.close()
@@ -107,27 +107,32 @@ def train(recipe: Recipe, out: str | Path, resume: bool = False) -> Path:
         raise KeyboardInterrupt
     if not (out / "best").is_dir():
         raise CheckpointError(
-            f"{out}: no model was kept: the dev loss was never a number, or the disk is full."
+            f"{out}: no model was saved, because the dev loss was never finite or the disk is full."
         )
     return out / "best"
 
 
 def _open_run(recipe: Recipe, out: Path, resume: bool, report: Report) -> Path | None:
-    """Prepare the folder of a run; the checkpoint to go on from, if there is one."""
+    """Prepare the folder of a run, and return the checkpoint to resume from, if any."""
     if out.exists() and not out.is_dir():
-        raise InputError(f"{out} is a file: name a folder for the run.")
-    there = (out / "recipe.toml").is_file()
+        raise InputError(f"{out} is a file: choose a folder for the run.")
+    has_run = (out / "recipe.toml").is_file()
     if not resume:
-        if there and report.is_main:
-            raise InputError(f"{out} holds a run already: go on with it by --resume, or name another folder.")
+        if has_run and report.is_main:
+            raise InputError(
+                f"{out} already contains a run: resume it with --resume, or choose another folder."
+            )
         out.mkdir(parents=True, exist_ok=True)
         return None
-    if not there:
-        raise InputError(f"{out} holds no run to resume.")
-    check_same_run(read_recipe(out / "recipe.toml", checked=False), recipe, out)
-    checkpoint = checkpoints.newest_whole(out, report.say)
+    if not has_run:
+        raise InputError(f"{out} contains no run to resume.")
+    before = read_recipe(out / "recipe.toml", check_corpora=False)
+    check_same_run(before, recipe, out)
+    if not before.model.keeps_selector:
+        recipe.model.selector = before.model.selector  # the same value, but set explicitly as it was before
+    checkpoint = checkpoints.newest_complete(out, report.say)
     if checkpoint is None:
-        report.say("no whole checkpoint yet: starting at the beginning.")
+        report.say("no complete checkpoint: starting from the beginning.")
     if report.is_main:
         step = -1 if checkpoint is None else checkpoints.step_of(checkpoint)
         report.forget_after(step)
@@ -136,25 +141,27 @@ def _open_run(recipe: Recipe, out: Path, resume: bool, report: Report) -> Path |
 
 
 def check_same_run(before: Recipe, now: Recipe, out: Path) -> None:
-    """Whether a recipe goes on with the run that another began."""
-    old, new = _flat(asdict(before)), _flat(asdict(now))
+    """Raise ConfigError if a recipe differs from the recipe of the run it resumes."""
+    old, new = _flat(before.model_dump()), _flat(now.model_dump())
+    if before.model.keeps_selector and not now.model.keeps_selector:
+        old["model.selector"] = None  # the value is a default that the run did not use
     for key in sorted(old.keys() | new.keys()):
         if old.get(key) != new.get(key) and not key.startswith(CHANGEABLE):
             raise ConfigError(
-                f"{out} was begun with {key} = {old.get(key)!r}, and cannot go on with {new.get(key)!r}. "
-                f"To train on from its best model, name it as model.start of a new run."
+                f"{out} was started with {key} = {old.get(key)!r} and cannot be resumed with {new.get(key)!r}. "
+                f"To continue from its best model, start a new run with model.start={out / 'best'}."
             )
 
 
 def _flat(tables: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for key, value in tables.items():
-        found |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
-    return found
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return flat
 
 
 def read_corpus(model: NuggetModel | NuggetLM, recipe: Recipe, sources: list[str]) -> Any:
-    """Corpora as the objective reads them: packed documents, or for a language model streams of tokens."""
+    """Return corpora as packed documents or, for a language model, as token streams."""
     if isinstance(model, NuggetLM):
         data = recipe.data
         return load_streams(sources, model.tokenizer, recipe.model.segment, data.cache, data.languages[0])
@@ -162,7 +169,7 @@ def read_corpus(model: NuggetModel | NuggetLM, recipe: Recipe, sources: list[str
 
 
 def make_objective(model: NuggetModel | NuggetLM, recipe: Recipe, train: Any, dev: Any) -> Objective:
-    """What the recipe's objective needs besides the model and its documents, and the objective."""
+    """Return the objective of a recipe; load the teacher if it has one."""
     if isinstance(model, NuggetLM):
         from textnuggets.train.objectives.language_model import LanguageModelling
 
@@ -179,14 +186,14 @@ def make_objective(model: NuggetModel | NuggetLM, recipe: Recipe, train: Any, de
 
 
 def training_arguments(recipe: Recipe, out: Path) -> TrainingArguments:
-    """The recipe in Hugging Face's terms."""
+    """Return the recipe as Hugging Face's TrainingArguments."""
     optimizer, report = recipe.optimizer, recipe.report
     known = [item.name for item in fields(TrainingArguments)]
     for key in recipe.trainer:
         if key not in known:
             near = get_close_matches(key, known, n=1)
             raise ConfigError(
-                f"trainer.{key} is no setting of TrainingArguments"
+                f"trainer.{key} is not a setting of TrainingArguments"
                 + (f": did you mean {near[0]!r}?" if near else ".")
             )
     os.environ["TENSORBOARD_LOGGING_DIR"] = str(out / "tensorboard")
@@ -208,23 +215,25 @@ def training_arguments(recipe: Recipe, out: Path) -> TrainingArguments:
         "save_steps": report.save_every,
         "seed": recipe.seed,
         "report_to": ["tensorboard"],
-        "disable_tqdm": True,  # the live line is ours
+        "disable_tqdm": True,  # Report shows progress
         "remove_unused_columns": False,
-        # The first segment of a text has nothing to read, and so no use for cross-attention.
+        # The first segment of a text has no history, so cross-attention is not used.
         "ddp_find_unused_parameters": recipe.objective.name == "language_model",
-        "ddp_broadcast_buffers": False,  # they never change; between two forward passes they must not be written
+        "ddp_broadcast_buffers": False,  # they are constant, and must not be written between two forward passes
         "average_tokens_across_devices": True,
         "logging_nan_inf_filter": False,
     }
-    ours["ddp_timeout"] = DAY  # one process packs a corpus, which may take hours, while the others wait
+    ours["ddp_timeout"] = DAY  # packing a corpus may take hours, in one process while the others wait
     on_cpu: dict[str, Any] = {}
     if torch.accelerator.current_accelerator(check_available=True) is None:
-        on_cpu["use_cpu"] = True  # or bfloat16 is refused
+        on_cpu["use_cpu"] = True  # otherwise bfloat16 is rejected
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            # Without it, processes that torchrun started would each train a model of its own.
+            # Without a backend, each process started by torchrun would train its own model.
             on_cpu["ddp_backend"] = "gloo"
     if clash := sorted((ours.keys() | WITHOUT_EFFECT) & recipe.trainer.keys()):
-        raise ConfigError(f"trainer.{clash[0]} is decided by the rest of the recipe.")
+        raise ConfigError(
+            f"trainer.{clash[0]} cannot be set: it is determined by the other tables of the recipe."
+        )
     try:
         return TrainingArguments(**ours, **{**on_cpu, **recipe.trainer})
     except (ValueError, TypeError, ImportError) as error:

@@ -1,4 +1,4 @@
-"""Hugging Face's Trainer, with what nuggets need: an objective, figures by ratio, lasting checkpoints."""
+"""Hugging Face's Trainer with objectives, metrics for each ratio and verified checkpoints."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from textnuggets.train.callbacks import Report
 from textnuggets.train.objectives.base import Objective
 from textnuggets.train.recipe import Recipe
 
-NO_DECAY = ("bias", "norm")  # parts of the names of parameters that weight decay leaves alone
-STATE = "textnuggets.json"  # what a checkpoint has beside the Trainer's own files
+NO_DECAY = ("bias", "norm")  # parameters with these words in their names have no weight decay
+STATE = "textnuggets.json"  # state of the Report in a checkpoint
 
 
 class NuggetTrainer(Trainer):
-    """Trains a NuggetModel, or a language model made of one, as a recipe says."""
+    """Trainer of a nugget model or a language model, with the settings of a recipe."""
 
     def __init__(
         self,
@@ -48,10 +48,10 @@ class NuggetTrainer(Trainer):
             data_collator=objective.collate,
         )
 
-    # ---------------------------------------------------------------- data and one step
+    # ---------------------------------------------------------------- data, loss and optimizer
 
     def get_train_dataloader(self) -> DataLoader[Any]:
-        """The batches of the whole run."""
+        """Return the batches of the whole run."""
         return DataLoader(
             self.objective.dataset,
             batch_sampler=self.objective.batches(self.args.process_index, self.args.world_size),
@@ -66,20 +66,20 @@ class NuggetTrainer(Trainer):
         return_outputs: bool = False,
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
-        """The objective's loss at this step."""
-        found = self.objective.step(
+        """Return the loss of the objective at this step."""
+        result = self.objective.step(
             model, inputs, self.state.global_step, num_items_in_batch, self.accelerator.num_processes
         )
-        self.report.count(found.correct, found.targets, found.tokens)
-        return (found.loss, found.outputs) if return_outputs else found.loss
+        self.report.count(result.correct, result.targets, result.tokens)
+        return (result.loss, result.outputs) if return_outputs else result.loss
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
-        """AdamW, with a learning rate for each part the recipe names."""
+        """Return AdamW, with the learning rate factors and weight decay of the recipe."""
         settings = self.recipe.optimizer
         groups: dict[tuple[float, float], list[nn.Parameter]] = {}
         for name, parameter in (model or self.model).named_parameters():  # type: ignore[union-attr]
             if parameter.requires_grad:
-                # The longest name that fits is the most exact.
+                # The longest matching name is the most specific.
                 fitting = [part for part in settings.lr_scale if name.startswith(f"{part}.")]
                 scale = settings.lr_scale[max(fitting, key=len)] if fitting else 1.0
                 decay = 0.0 if any(word in name for word in NO_DECAY) else settings.weight_decay
@@ -95,19 +95,19 @@ class NuggetTrainer(Trainer):
         )
         return self.optimizer
 
-    # ---------------------------------------------------------------- measuring
+    # ---------------------------------------------------------------- evaluation
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Add token accuracy and speed to the Trainer's own figures, and write metrics.jsonl."""
+        """Add accuracy and speed to the metrics of the Trainer, and write metrics.jsonl."""
         if "loss" in logs:
             logs.update(self.report.take(self.accelerator))
-        with self._reporting_failure("these figures"):
+        with self._reporting_failure("the metrics"):
             super().log(logs, start_time)
             if self.is_world_process_zero():
                 self.report.write(self.state.global_step, logs)
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
-        """Loss, accuracy and more on the dev corpus at every ratio; the best model is kept."""
+        """Evaluate on the dev corpora at every ratio, and save the model if it is the best."""
         started = time.monotonic()
         share = (self.args.process_index, self.args.world_size)
         ratios, metrics = self.recipe.report_ratios, {}
@@ -117,7 +117,7 @@ class NuggetTrainer(Trainer):
                 loss, correct, targets = self.accelerator.reduce(sums).tolist()
                 metrics[f"eval_loss_r{ratio:g}"] = loss / targets
                 metrics[f"eval_{self.objective.accuracy}_r{ratio:g}"] = correct / targets
-                if not self.is_fsdp_enabled:  # these use the model itself, whose weights lie elsewhere then
+                if not self.is_fsdp_enabled:  # FSDP shards the weights that these metrics need
                     more = self.objective.measure_more(ratio, *share)
                     metrics |= {f"eval_{name}_r{ratio:g}": value for name, value in more.items()}
         metrics["eval_loss"] = sum(metrics[f"eval_loss_r{ratio:g}"] for ratio in ratios) / len(ratios)
@@ -128,7 +128,7 @@ class NuggetTrainer(Trainer):
         return metrics
 
     def _keep_best(self, loss: float) -> None:
-        """Write the model if it is the best so far; stop if it has not been for too long."""
+        """Save the model if its loss is the lowest so far; stop if the patience is exhausted."""
         report, patience = self.report, self.recipe.report.patience
         if loss < report.best_loss:
             if self._write_together("best", "the best model", self._fill_best):
@@ -137,7 +137,7 @@ class NuggetTrainer(Trainer):
         report.without_better += 1
         if patience and report.without_better >= patience:
             report.say(
-                f"no better dev loss in {report.without_better} evaluations since step {report.best_step}: done."
+                f"stopping: no lower dev loss in {report.without_better} evaluations since step {report.best_step}."
             )
             self.control.should_training_stop = self.control.should_save = True
 
@@ -149,7 +149,7 @@ class NuggetTrainer(Trainer):
 
     @staticmethod
     def _drop_pickle(folder: Path) -> None:
-        """The Trainer pickles its arguments into every folder; nothing here reads them."""
+        """Remove the pickled arguments that the Trainer writes into every folder; they are not needed."""
         (folder / "training_args.bin").unlink(missing_ok=True)
 
     # ---------------------------------------------------------------- checkpoints
@@ -158,7 +158,7 @@ class NuggetTrainer(Trainer):
         return str(self.report.staging)
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
-        """Write a checkpoint under another name, and give it its own when it is whole."""
+        """Write a checkpoint to the staging folder, and rename it once it is complete."""
         started, step = time.monotonic(), self.state.global_step
         save = super()._save_checkpoint
 
@@ -183,10 +183,16 @@ class NuggetTrainer(Trainer):
         fill: Callable[[Path], None],
         finish: Callable[[Path], None] = lambda _: None,
     ) -> bool:
-        """Fill a folder of the run with all processes, and give it its name if each of them could.
+        """Write a folder of the run from all processes; return whether all of them succeeded.
 
-        A failure is reported and does not end the run: what was written before is still there. Every
-        process takes the same steps whatever fails where, else they would wait for each other for ever.
+        A failure is reported and does not stop the run; an earlier version of the folder is kept. All processes take the
+        same steps whatever fails, because they would otherwise wait for each other forever.
+
+        Args:
+            name: Name of the folder.
+            what: Description of the folder, for error messages.
+            fill: Writes the files; called in every process.
+            finish: Called in the main process after all processes have written their files.
         """
         report, is_main = self.report, self.is_world_process_zero()
         staged = report.staging / name
@@ -208,20 +214,20 @@ class NuggetTrainer(Trainer):
         return done
 
     def _all(self, fine: bool) -> bool:
-        """Whether all is fine on every process; all of them must ask."""
+        """Return whether `fine` is true in every process; all processes must call it."""
         flag = torch.tensor(float(fine), device=self.args.device)
         return bool(self.accelerator.reduce(flag) == self.accelerator.num_processes)
 
     @contextmanager
     def _reporting_failure(self, what: str) -> Iterator[list[Exception]]:
-        """Say it if the disk is full or gone, and go on; the list then holds the error."""
+        """Report an error of writing files and suppress it; the yielded list then contains it."""
         failed: list[Exception] = []
         try:
             yield failed
         except (OSError, SafetensorError, RuntimeError) as error:
-            # torch.save has no error of its own for a file that cannot be written.
+            # torch.save raises a plain RuntimeError if it cannot write a file.
             if isinstance(error, RuntimeError) and "writ" not in str(error):
                 raise
             failed.append(error)
             reason = str(error).strip().split("\n")[0]
-            self.report.say(f"{what} could not be written ({reason}); going on.")
+            self.report.say(f"{what} could not be written ({reason}); training continues.")

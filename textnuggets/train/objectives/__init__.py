@@ -1,1 +1,1 @@
-"""What is learned: one file per objective."""
+"""Training objectives, one file each."""

@@ -1,4 +1,4 @@
-"""What every objective has: batches, a loss and a measure."""
+"""Base class of objectives: batches, loss and evaluation."""
 
 from __future__ import annotations
 
@@ -16,26 +16,28 @@ from textnuggets.train.recipe import Recipe
 
 
 class Step(NamedTuple):
-    """What one batch comes to."""
+    """Loss and counts of one batch."""
 
     loss: Tensor
-    """To be averaged over processes."""
+    """Loss, to be averaged over processes."""
     outputs: Any
+    """Outputs of the model."""
     correct: Tensor
-    """How many targets were hit, of `targets`."""
+    """Number of targets predicted correctly."""
     targets: Tensor
+    """Number of targets."""
     tokens: Tensor
-    """Tokens that were encoded."""
+    """Number of encoded tokens."""
 
 
 def decoding_step(
     outputs: Any, labels: Tensor, classes: SampledClasses | None, tokens: Tensor, processes: int
 ) -> Step:
-    """What a batch of decoded tokens comes to."""
+    """Return loss and counts of a batch of decoded tokens."""
     targets = labels if classes is None else classes.place(labels)
     counted = labels != IGNORED
     return Step(
-        # Gradients are averaged over processes, while the loss is divided by the targets of all of them.
+        # Gradients are averaged over processes, but the loss is already divided by the targets of all processes.
         loss=outputs.loss * processes,
         outputs=outputs,
         correct=(outputs.logits.detach().argmax(-1) == targets)[counted].sum(),
@@ -45,10 +47,10 @@ def decoding_step(
 
 
 class Objective(ABC):
-    """One way to train; the Trainer asks it for everything that differs between them."""
+    """Everything in training that depends on the objective."""
 
     accuracy = "token_accuracy"
-    """What the share of targets that were hit is called."""
+    """Name of the share of correct targets in the metrics."""
     dataset: Dataset[Any]
     collate: Callable[[Sequence[Any]], dict[str, Any]]
 
@@ -56,9 +58,9 @@ class Objective(ABC):
         self.model, self.recipe, self.dev = model, recipe, dev
 
     def ratio_at(self, step: int) -> float:
-        """The ratio of a step, the same on every process and after resuming.
+        """Return the ratio of a step, which is the same in every process and after resuming.
 
-        While it is annealed it falls from `anneal_from` to the drawn one, by the same factor each step.
+        Annealing decreases the ratio from `anneal_from` to the drawn one geometrically.
         """
         objective = self.recipe.objective
         drawn = random.Random(f"{self.recipe.seed} {step}").choice(self.recipe.ratios)
@@ -68,36 +70,36 @@ class Objective(ABC):
         return start * (drawn / start) ** (step / objective.anneal_steps)
 
     def sample(self, labels: Tensor, step: int) -> SampledClasses | None:
-        """The part of the vocabulary that a step decides between, if not all of it; the same after resuming."""
-        wanted = self.recipe.objective.sampled_softmax
-        if not wanted:
+        """Return the vocabulary sample of a step, the same after resuming; None for the whole vocabulary."""
+        count = self.recipe.objective.sampled_softmax
+        if not count:
             return None
         vocabulary = self.model.get_input_embeddings().num_embeddings
         generator = torch.Generator().manual_seed(hash((self.recipe.seed, step)) % 2**63)
-        return sample_classes(labels, int(vocabulary), wanted, generator)
+        return sample_classes(labels, int(vocabulary), count, generator)
 
     @abstractmethod
     def batches(self, process: int, processes: int) -> Sampler[list[Any]]:
-        """The batches of a whole run; each process takes its own share of every one."""
+        """Return the batches of one process for the whole run."""
 
     @abstractmethod
     def step(
         self, model: nn.Module, inputs: dict[str, Tensor], step: int, count: Any, processes: int
     ) -> Step:
-        """The loss of a batch.
+        """Return the loss and counts of a batch.
 
         Args:
-            model: The model, perhaps wrapped for several processes.
-            inputs: What `collate` made.
-            step: How many updates there were before.
-            count: The Trainer's number of targets in all batches of all processes of this update.
-            processes: How many there are; gradients are averaged over them.
+            model: Model, wrapped if there are several processes.
+            inputs: Tensors from `collate`.
+            step: Number of updates so far.
+            count: Number of targets in all batches and processes of this update, from the Trainer.
+            processes: Number of processes, over which gradients are averaged.
         """
 
     @abstractmethod
     def measure(self, model: nn.Module, ratio: float, process: int, processes: int) -> Tensor:
-        """`(3,)` loss, hits and targets, summed over this process's share of the dev documents."""
+        """Return `(3,)` loss, correct targets and targets, summed over the dev documents of this process."""
 
     def measure_more(self, ratio: float, process: int, processes: int) -> dict[str, float]:  # noqa: ARG002
-        """Further figures, by name, the same on every process."""
+        """Return further metrics by name, the same in every process."""
         return {}

@@ -1,8 +1,9 @@
-"""The objective `contrastive`: of texts that belong together, the nuggets answer each other (mean-MaxSim, Eq. 10).
+"""The objective `contrastive`: mean-MaxSim between the nuggets of texts that belong together (Eq. 10).
 
-Two things are learned: to find a query's own document among those of the batch, and to rank them as the token vectors of
-a teacher do, each or in chunks, by the whole query and by every part of it. The scores of the chosen tokens take part with a gradient and
-without a value (straight through): an index computes plain MaxSim.
+The loss has two terms: a contrastive one, which ranks the document of a query above the others in the batch, and a
+distillation loss, which compares the ranking with a teacher's, computed from its token vectors or their chunk means, for the
+whole query and for each of its vectors. The scores of the selected tokens receive gradients but do not change the values
+(straight-through), because an index computes plain MaxSim.
 """
 
 from __future__ import annotations
@@ -24,24 +25,24 @@ from textnuggets.train.objectives.base import Objective, Step
 from textnuggets.train.pairs import DOCUMENT, PairBatches, PairCollator, Pairs, Records
 from textnuggets.train.recipe import Recipe
 
-GROUP = 8  # texts of like length that go through the encoder together: sentences stand beside whole documents
+GROUP = 8  # texts of similar length that are encoded together; sentences and documents differ much in length
 
-# -------------------------------------------------------------------- the loss
+# -------------------------------------------------------------------- loss
 
 
 class Side(NamedTuple):
-    """The nuggets of the queries or of the documents of a batch."""
+    """Nuggets of the queries or of the documents of a batch."""
 
-    vectors: Tensor  # (texts, k, d) of length 1
+    vectors: Tensor  # (texts, k, d) normalized
     scores: Tensor  # (texts, k)
     kept: Tensor  # (texts, k) False on padding
 
 
 def answers(query: Side, document: Side) -> Tensor:
-    """What each nugget of the queries finds in each document, `(queries, k, documents)`: the highest cosine.
+    """Return the highest cosine of each query nugget in each document, `(queries, k, documents)`.
 
-    The score of the nugget that answers takes part straight through: it rises where the answer is right, and falls
-    where it is wrong.
+    The score of the document nugget with the highest cosine receives a straight-through gradient: it rises if the match is
+    right, and falls if it is wrong.
     """
     q, d = query.vectors, document.vectors
     cosines = (q.flatten(0, 1) @ d.flatten(0, 1).T).view(*q.shape[:2], *d.shape[:2])
@@ -52,10 +53,10 @@ def answers(query: Side, document: Side) -> Tensor:
 
 
 def similarity(query: Side, document: Side) -> Tensor:
-    """Mean-MaxSim of all queries with all documents, `(queries, documents)`.
+    """Return the mean-MaxSim of all queries and documents, `(queries, documents)`.
 
-    Of a query's nuggets, the scores of those rise that find the right document: their weights are equal in value and have
-    the gradient of a softmax over the scores.
+    The nuggets of a query have equal weights, with the gradient of a softmax over their scores: the scores of nuggets that
+    find the right document rise.
     """
     soft = query.scores.masked_fill(~query.kept, torch.finfo(query.scores.dtype).min).softmax(-1)
     weights = _equal(query) + soft - soft.detach()
@@ -63,29 +64,29 @@ def similarity(query: Side, document: Side) -> Tensor:
 
 
 def _equal(side: Side) -> Tensor:
-    """`(texts, k)` weights that sum to 1."""
+    """Return equal weights of the kept nuggets, `(texts, k)`, that sum to 1 for each text."""
     kept = side.kept.float()
     return kept / kept.sum(1, keepdim=True)
 
 
 def contrastive_loss(scores: Tensor, temperature: float) -> Tensor:
-    """Each query's own document, on the diagonal of `(queries, documents)`, against the others; a sum over queries."""
+    """Return the cross-entropy of each query's document, on the diagonal of `(queries, documents)`, summed over queries."""
     right = torch.arange(len(scores), device=scores.device)
     return functional.cross_entropy(scores / temperature, right, reduction="sum")
 
 
 def distilling_loss(scores: Tensor, teacher: Tensor, temperature: float) -> Tensor:
-    """How far the ranking of documents, `(..., documents)`, is from the teacher's: KL divergence, `(...)`."""
-    wanted = (teacher / temperature).log_softmax(-1)
-    found = (scores / temperature).log_softmax(-1)
-    return functional.kl_div(found, wanted, reduction="none", log_target=True).sum(-1)
+    """Return the KL divergence, `(...)`, between the student's and the teacher's ranking of documents, `(..., documents)`."""
+    target = (teacher / temperature).log_softmax(-1)
+    student = (scores / temperature).log_softmax(-1)
+    return functional.kl_div(student, target, reduction="none", log_target=True).sum(-1)
 
 
-# -------------------------------------------------------------------- the objective
+# -------------------------------------------------------------------- objective
 
 
 class Contrastive(Objective):
-    """Contrastive learning over MaxSim between nuggets, and distillation from all tokens."""
+    """Contrastive learning of MaxSim between nuggets, with optional distillation from token vectors."""
 
     accuracy = "accuracy"
 
@@ -106,14 +107,14 @@ class Contrastive(Objective):
         self.pairs = recipe.optimizer.batch_tokens // (2 * recipe.data.max_tokens)
 
     def batches(self, process: int, processes: int) -> PairBatches:
-        """As many pairs as the token budget holds, both sides counted in full."""
+        """Return batches of as many pairs as fit into the token budget if all texts had the maximum length."""
         optimizer, seed = self.recipe.optimizer, self.recipe.seed
         return PairBatches(
             self.records, self.pairs, optimizer.steps, seed, optimizer.accumulate, process, processes
         )
 
     def query_ratio_at(self, step: int) -> float:
-        """The ratio of the queries of a step; that of the documents unless the recipe names others."""
+        """Return the ratio of the queries of a step; by default the ratio of the documents."""
         ratios = self.recipe.objective.query_ratios
         if not ratios:
             return self.ratio_at(step)
@@ -127,14 +128,13 @@ class Contrastive(Objective):
         count: Any,  # noqa: ARG002
         processes: int,  # noqa: ARG002
     ) -> Step:
-        """The mean loss over the batch's queries; other documents are those of this process alone."""
-        found = self._compare(model, inputs, self.query_ratio_at(step), self.ratio_at(step))
-        return found._replace(
-            loss=found.loss / found.targets
-        )  # the Trainer divides by the batches of an update
+        """Return the mean loss over the queries of the batch; negatives come from the same process only."""
+        result = self._compare(model, inputs, self.query_ratio_at(step), self.ratio_at(step))
+        # The Trainer divides by the number of batches per update.
+        return result._replace(loss=result.loss / result.targets)
 
     def _compare(self, model: nn.Module, inputs: dict[str, Tensor], query_ratio: float, ratio: float) -> Step:
-        """The loss summed over the batch's queries."""
+        """Return the loss summed over the queries of the batch."""
         queries = {name: value for name, value in inputs.items() if not name.startswith(DOCUMENT)}
         documents = {
             name.removeprefix(DOCUMENT): value for name, value in inputs.items() if name.startswith(DOCUMENT)
@@ -146,16 +146,16 @@ class Contrastive(Objective):
         if self.teacher is not None:
             self.teacher.to(scores.device)  # type: ignore[arg-type]  # where the Trainer moved the model
             with torch.no_grad():
-                asked, known = (
+                teacher_query, teacher_document = (
                     in_chunks(encode_side(self.teacher, side, 1.0), ratio)
                     for side, ratio in zip((queries, documents), objective.teacher_ratios, strict=True)
                 )
-                by_chunk = answers(asked, known)  # (queries, k, documents)
-                weights = _equal(asked)
+                by_chunk = answers(teacher_query, teacher_document)  # (queries, k, documents)
+                weights = _equal(teacher_query)
                 whole = (by_chunk * weights[:, :, None]).sum(1)
             by_query = distilling_loss(scores, whole, objective.distill_temperature).sum()
-            # The teacher's own query vectors ask the nuggets: each tells what of the document must be found in them.
-            each = distilling_loss(answers(asked, document), by_chunk, objective.distill_temperature)
+            # The teacher's query vectors are also compared with the nuggets, so each of them must find its match there.
+            each = distilling_loss(answers(teacher_query, document), by_chunk, objective.distill_temperature)
             taught = (by_query + (each * weights).sum()) / 2
             loss = (1 - objective.distill) * loss + objective.distill * taught
         right = torch.arange(len(scores), device=scores.device)
@@ -168,7 +168,7 @@ class Contrastive(Objective):
         )
 
     def measure(self, model: nn.Module, ratio: float, process: int, processes: int) -> Tensor:
-        """The same loss over pairs of the dev documents, always the same ones."""
+        """Return the same loss for a fixed set of pairs of dev documents."""
         device = next(model.parameters()).device
         totals = torch.zeros(3, device=device)
         count = max(1, self.recipe.report.documents // (self.pairs * processes))
@@ -177,13 +177,13 @@ class Contrastive(Objective):
             for batch in batches:
                 inputs = self.collate([self.dev_pairs[pair] for pair in batch])
                 inputs = {name: value.to(device) for name, value in inputs.items()}
-                found = self._compare(model, inputs, ratio, ratio)
-                totals += torch.stack([found.loss.float(), found.correct.float(), found.targets.float()])
+                result = self._compare(model, inputs, ratio, ratio)
+                totals += torch.stack([result.loss.float(), result.correct.float(), result.targets.float()])
         return totals
 
 
 def encode_side(model: nn.Module, inputs: dict[str, Tensor], ratio: float) -> Side:
-    """Encode texts, those of like length together, so that little is spent on padding."""
+    """Encode texts in groups of similar length, to reduce padding."""
     lengths = inputs["attention_mask"].sum(1)
     order = lengths.argsort(descending=True, stable=True)
     parts: list[Side] = []
@@ -197,12 +197,12 @@ def encode_side(model: nn.Module, inputs: dict[str, Tensor], ratio: float) -> Si
         torch.cat([_widen(value, most) for value in values]) for values in zip(*parts, strict=True)
     )
     back = order.argsort()
-    # Where every token is chosen there is no choice to learn.
+    # If every token is selected, there is no selection to learn.
     return Side(vectors[back], (scores.detach() if ratio >= 1 else scores)[back], kept[back])
 
 
 def in_chunks(side: Side, ratio: float) -> Side:
-    """The means of k = ceil(n * r) equal chunks of a text's n vectors; all of them if the ratio is 1."""
+    """Return the means of k = ceil(n * r) equal chunks of the n vectors of each text; all vectors if the ratio is 1."""
     if ratio >= 1:
         return side
     n = side.kept.sum(1)
@@ -224,6 +224,6 @@ def _side(output: NuggetOutput) -> Side:
 
 
 def _widen(values: Tensor, most: int) -> Tensor:
-    """`(texts, k, ...)` to `most` slots, the new ones empty."""
+    """Pad `(texts, k, ...)` with zeros to `most` slots."""
     empty = values.new_zeros(len(values), most - values.shape[1], *values.shape[2:])
     return torch.cat([values, empty], 1)

@@ -1,4 +1,4 @@
-"""Decoding (section 3.4): the text itself, the whole of a part of it, or its translation."""
+"""The objectives `autoencode`, `denoise` and `translate`: decode nuggets into a text (section 3.4)."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from textnuggets.train.recipe import Recipe
 
 
 class Decoding(Objective):
-    """autoencode, denoise and translate: the nuggets are decoded into a text (section 3.4)."""
+    """Decode the nuggets of a text into the text itself, the text before deletions, or its translation."""
 
     def __init__(self, model: NuggetModel, recipe: Recipe, train: PackedCorpus, dev: PackedCorpus) -> None:
         super().__init__(model, recipe, dev)
-        wanted = min(len(dev), recipe.report.documents)
-        self.dev_rows = random.Random(recipe.seed).sample(range(len(dev)), wanted)
+        count = min(len(dev), recipe.report.documents)
+        self.dev_rows = random.Random(recipe.seed).sample(range(len(dev)), count)
         self.lengths = train.lengths
         self.dataset = Documents(train, recipe.objective.delete, model.tokenizer.all_special_ids, recipe.seed)
         self.collate = Collator(model.pad_id)
 
     def batches(self, process: int, processes: int) -> TokenBatches:
-        """Documents of like lengths, by token budget."""
+        """Return batches of documents of similar lengths within the token budget."""
         optimizer = self.recipe.optimizer
         return TokenBatches(
             self.lengths,
@@ -45,7 +45,7 @@ class Decoding(Objective):
     def step(
         self, model: nn.Module, inputs: dict[str, Tensor], step: int, count: Any, processes: int
     ) -> Step:
-        """The loss of decoding at this step's ratio; of all processes together it is a mean over tokens."""
+        """Return the decoding loss at the ratio of this step: the mean over the target tokens of all processes."""
         objective, labels = self.recipe.objective, inputs["labels"]
         options: dict[str, Any] = {"ratio": self.ratio_at(step), "num_items_in_batch": count}
         if objective.hide:
@@ -55,7 +55,7 @@ class Decoding(Objective):
         return decoding_step(outputs, labels, classes, inputs["attention_mask"].sum(), processes)
 
     def hide(self, labels: Tensor) -> Tensor:
-        """The decoder's input with some tokens made unknown; never special ones, such as a language."""
+        """Return the decoder input with random tokens replaced by the unknown token, except special tokens."""
         tokenizer = self.model.tokenizer
         shown = self.model.adapter.shift(labels)
         special = torch.tensor(tokenizer.all_special_ids, device=shown.device)
@@ -63,14 +63,14 @@ class Decoding(Objective):
         return shown.masked_fill(hidden & ~torch.isin(shown, special), tokenizer.unk_token_id)
 
     def measure(self, model: nn.Module, ratio: float, process: int, processes: int) -> Tensor:
-        """Teacher-forced, exact."""
+        """Return the exact teacher-forced loss, correct targets and targets."""
         rows = self.dev_rows[process::processes]
         budget = self.recipe.optimizer.batch_tokens
         assert isinstance(self.collate, Collator)
         return torch.stack(TeacherForced.of(model, self.dev, rows, {"ratio": ratio}, self.collate, budget))
 
     def measure_more(self, ratio: float, process: int, processes: int) -> dict[str, float]:
-        """Greedy BLEU."""
+        """Return BLEU of greedy decoding."""
         if not self.recipe.report.bleu_documents:
             return {}
         rows = self.dev_rows[: self.recipe.report.bleu_documents][process::processes]

@@ -1,7 +1,7 @@
-"""The objective `language_model`: predict segments from the nuggets of those before (the paper's section 6.2).
+"""The objective `language_model`: predict segments from the nuggets of previous ones (the paper's section 6.2).
 
-The encoder is trained with the rest, as in the paper, or fixed: then the nuggets of every segment are computed
-once and kept on disk, which makes training as cheap as that of the decoder alone.
+The encoder is trained together with the decoder, as in the paper, or frozen. In the second case, the nuggets of every
+segment are computed once and cached on disk, so that training costs no more than training the decoder alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from textnuggets.train.recipe import Recipe
 
 
 class Target(NamedTuple):
-    """A segment to predict, and how many before it are read."""
+    """A segment to predict, and the number of previous segments to read."""
 
     place: Place
     history: int
@@ -34,7 +34,7 @@ class Target(NamedTuple):
 
 @dataclass
 class SegmentBatches(NumberedBatches[Target]):
-    """Segments at random; those of one batch have equally many before them."""
+    """Batches of random segments; all segments of a batch have histories of the same length."""
 
     places: Sequence[Place]
     histories: Sequence[int]
@@ -52,19 +52,19 @@ class SegmentBatches(NumberedBatches[Target]):
 
     def _batch(self, number: int) -> list[Target]:
         random = np.random.default_rng([self.seed, number])
-        wanted = self.histories[int(random.integers(len(self.histories)))]
+        drawn = self.histories[int(random.integers(len(self.histories)))]
         first = self.places[int(random.integers(len(self.places)))]
-        there = min(first.segment, wanted)
-        # Those with as many before them, or more if that is all that is wanted.
-        low = np.searchsorted(self._depth, there, side="left")
-        high = len(self._depth) if there == wanted else np.searchsorted(self._depth, there, side="right")
+        history = min(first.segment, drawn)
+        # Segments with at least `drawn` previous ones, or with exactly as many as the first if it has fewer.
+        low = np.searchsorted(self._depth, history, side="left")
+        high = len(self._depth) if history == drawn else np.searchsorted(self._depth, history, side="right")
         chosen = self._order[random.integers(low, high, size=self.rows)]
-        return [Target(self.places[int(i)], there) for i in chosen]
+        return [Target(self.places[int(i)], history) for i in chosen]
 
 
 @dataclass
 class Segments(Dataset[dict[str, Any]]):
-    """Targets with what the model is to read of their past."""
+    """Dataset of target segments with the tokens or the cached nuggets of their histories."""
 
     streams: TokenStreams
     cache: SegmentCache | None
@@ -72,41 +72,41 @@ class Segments(Dataset[dict[str, Any]]):
     def __getitem__(self, target: Target) -> dict[str, Any]:
         text, segment = target.place
         past = [Place(text, number) for number in range(segment - target.history, segment)]
-        found: dict[str, Any] = {"ids": self.streams.segment(target.place)}
+        example: dict[str, Any] = {"ids": self.streams.segment(target.place)}
         if self.cache is None:
-            found["context"] = [self.streams.segment(place) for place in past]
+            example["context"] = [self.streams.segment(place) for place in past]
         else:
-            found["history"] = [self.cache.get(place) for place in past]
-        return found
+            example["history"] = [self.cache.get(place) for place in past]
+        return example
 
 
 @dataclass
 class SegmentCollator:
-    """Segments into tensors: `input_ids`, `labels`, and `context` or the parts of a `History`."""
+    """Collates segments into tensors: `input_ids`, `labels`, and `context` or the fields of a `History`."""
 
     pad_id: int
 
     def __call__(self, examples: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
-        """Padded where the last segment of a text is short."""
+        """Return the tensors, padded if the last segment of a text is short."""
         longest = max(len(example["ids"]) for example in examples)
         ids = torch.full((len(examples), longest), self.pad_id)
         labels = torch.full((len(examples), longest), IGNORED)
         for row, example in enumerate(examples):
-            own = torch.from_numpy(example["ids"].astype(np.int64))
-            ids[row, : len(own)] = labels[row, : len(own)] = own
-        made = {"input_ids": ids, "labels": labels}
+            tokens = torch.from_numpy(example["ids"].astype(np.int64))
+            ids[row, : len(tokens)] = labels[row, : len(tokens)] = tokens
+        tensors = {"input_ids": ids, "labels": labels}
         if examples[0].get("context"):
             rows = [np.concatenate(example["context"]) for example in examples]
-            made["context"] = torch.from_numpy(np.stack(rows).astype(np.int64))
+            tensors["context"] = torch.from_numpy(np.stack(rows).astype(np.int64))
         elif examples[0].get("history"):
             history = History.of([example["history"] for example in examples])
             assert history is not None
-            made |= history._asdict()
-        return made
+            tensors |= history._asdict()
+        return tensors
 
 
 class LanguageModelling(Objective):
-    """Segments of long texts, predicted."""
+    """Prediction of the segments of long texts."""
 
     def __init__(self, lm: NuggetLM, recipe: Recipe, train: TokenStreams, dev: TokenStreams) -> None:
         super().__init__(lm, recipe, dev)
@@ -122,23 +122,23 @@ class LanguageModelling(Objective):
         self.collate = SegmentCollator(lm.pad_id)
         self.dataset = self._segments(train, self.places, recipe.model.ratio)
         self.rows = recipe.optimizer.batch_tokens // lm.config.segment
-        # Now, while the weights are those that others start from, and one process goes first.
+        # Cached here, before the weights change and while the main process runs ahead of the others.
         self._dev = {ratio: self._segments(dev, self.dev_places, ratio) for ratio in recipe.report_ratios}
 
     def _segments(self, streams: TokenStreams, places: Sequence[Place], ratio: float) -> Segments:
         if not self.cached:
             return Segments(streams, None)
-        # What something comes after: always a full segment.
+        # Segments that others follow; they always have the full length.
         read = [place for place in places if place.segment + 1 < streams.counts[place.text]]
         if not read:
             raise InputError(
-                f"{streams}: no text is longer than a segment, so there is no history. Of a .txt file, texts begin "
-                f"with headings as in WikiText."
+                f"{streams}: no text is longer than a segment, so there is no history to read. In a .txt file, texts "
+                f"start with headings as in WikiText."
             )
         return Segments(streams, cache_segments(self.lm, streams, read, ratio, self.recipe.data.cache))
 
     def batches(self, process: int, processes: int) -> SegmentBatches:
-        """As many segments as the token budget holds."""
+        """Return batches of as many segments as fit into the token budget."""
         optimizer = self.recipe.optimizer
         return SegmentBatches(
             self.places, self.histories, self.rows, optimizer.steps, self.recipe.seed, optimizer.accumulate,
@@ -148,7 +148,7 @@ class LanguageModelling(Objective):
     def step(
         self, model: nn.Module, inputs: dict[str, Tensor], step: int, count: Any, processes: int
     ) -> Step:
-        """Negative log-likelihood of the segments' tokens."""
+        """Return the negative log-likelihood of the tokens of the segments."""
         labels = inputs["labels"]
         classes = self.sample(labels, step)
         options = {} if self.cached else {"ratio": self.ratio_at(step)}
@@ -156,7 +156,7 @@ class LanguageModelling(Objective):
         return decoding_step(outputs, labels, classes, (labels != IGNORED).sum(), processes)
 
     def measure(self, model: nn.Module, ratio: float, process: int, processes: int) -> Tensor:
-        """Exact, over the same dev segments each time, with as much history as is trained at most."""
+        """Return the exact loss over a fixed set of dev segments, with the longest history of the training."""
         device = next(model.parameters()).device
         totals = torch.zeros(3, device=device)
         most = max(self.histories)
@@ -175,14 +175,14 @@ class LanguageModelling(Objective):
 
 
 def _unflatten(inputs: dict[str, Tensor]) -> dict[str, Any]:
-    """The parts of a history as one again: the Trainer moves nothing but tensors by name."""
+    """Return the inputs with the fields of the history as one `History`: the Trainer only moves plain tensors."""
     parts = {name: inputs[name] for name in History._fields if name in inputs}
     rest: dict[str, Any] = {name: value for name, value in inputs.items() if name not in parts}
     return {**rest, "history": History(**parts)} if parts else rest
 
 
 def _some_texts(streams: TokenStreams, segments: int, seed: int) -> list[Place]:
-    """All segments of texts drawn until there are as many as asked for; 0 is all."""
+    """Return all segments of randomly drawn texts, until there are at least `segments`; 0 takes all texts."""
     order = np.random.default_rng(seed).permutation(len(streams))
     places: list[Place] = []
     for text in order:
@@ -190,12 +190,12 @@ def _some_texts(streams: TokenStreams, segments: int, seed: int) -> list[Place]:
             break
         places += [Place(int(text), number) for number in range(int(streams.counts[text]))]
     if not places:
-        raise InputError(f"{streams.path}: no segment to train on.")
+        raise InputError(f"{streams.path}: contains no segment.")
     return places
 
 
 def _alike(targets: Sequence[Target], size: int) -> Iterator[list[Target]]:
-    """Runs of targets with equally many segments before them."""
+    """Yield batches of consecutive targets with the same length of history."""
     batch: list[Target] = []
     for target in targets:
         if batch and (len(batch) == size or batch[-1].history != target.history):
