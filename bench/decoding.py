@@ -17,7 +17,7 @@ BATCH, NEW_TOKENS = 16, 64
 def bare_generate(name: str, texts: list[str], source: str, rounds: int) -> None:
     """Compare decoding of exactly NEW_TOKENS tokens per text from precomputed states."""
     model = NuggetModel.from_backbone(name, NuggetConfig(ratio=0.1, scorer_layer=3))
-    bare: Any = AutoModelForSeq2SeqLM.from_pretrained(name).eval()
+    bare: Any = AutoModelForSeq2SeqLM.from_pretrained(name, trust_remote_code=False).eval()
     texts = [text for text in texts if 64 <= len(model.tokenizer(text).input_ids) <= 256][: 2 * BATCH]
     nuggets = sorted(model.encode(texts), key=lambda item: -item.token_count)
     ids = sorted((model.tokenizer(text).input_ids for text in texts), key=len, reverse=True)

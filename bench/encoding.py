@@ -19,7 +19,9 @@ def bare_encoder(name: str, texts: list[str], source: str, rounds: int) -> None:
     """Compare with the forward pass alone on the batches of encode(); only our side includes tokenization."""
     model = NuggetModel.from_backbone(name, NuggetConfig(ratio=0.1, scorer_layer=3))
     is_seq2seq = model.can_decode
-    loaded: Any = (AutoModelForSeq2SeqLM if is_seq2seq else AutoModel).from_pretrained(name)
+    loaded: Any = (AutoModelForSeq2SeqLM if is_seq2seq else AutoModel).from_pretrained(
+        name, trust_remote_code=False
+    )
     encoder = (loaded.get_encoder() if is_seq2seq else loaded).eval()
     cut = cut_into_windows(model.tokenizer, texts, model.window)
     ids = sorted((window.ids for parts in cut for window in parts), key=len, reverse=True)

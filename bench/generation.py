@@ -23,7 +23,7 @@ CONTEXTS = (128, 256, 640, 1152, 2048, 4096, 8192)
 
 def cost_of_context(name: str, rounds: int) -> None:
     """Measure time and memory per generated token in the middle of a segment, by context length; random weights."""
-    config = AutoConfig.from_pretrained(name)
+    config = AutoConfig.from_pretrained(name, trust_remote_code=False)
     config.max_position_embeddings = max(CONTEXTS) + SEGMENT
     tokenizer = load_tokenizer(name, config.model_type)
     model = NuggetModel.from_backbone(config, NuggetConfig(ratio=RATIO, scorer_layer=3), tokenizer)

@@ -15,15 +15,9 @@ from textnuggets.data.packed import load_corpus, tokenizers_of
 from textnuggets.train.build import build_nugget_model
 from textnuggets.train.callbacks import Report
 from textnuggets.train.objectives.decoding import Decoding
-from textnuggets.train.recipe import (
-    DataRecipe,
-    ModelRecipe,
-    ObjectiveRecipe,
-    OptimizerRecipe,
-    Recipe,
-    ReportRecipe,
-)
+from textnuggets.train.recipe import Recipe
 from textnuggets.train.run import training_arguments
+from textnuggets.train.tables import DataRecipe, ModelRecipe, ObjectiveRecipe, OptimizerRecipe, ReportRecipe
 from textnuggets.train.trainer import NuggetTrainer
 
 STEPS, BATCH_TOKENS = 4, 2048
@@ -74,7 +68,7 @@ def _compare(recipe: Recipe, name: str, source: str, rounds: int, folder: Path) 
         disable_tqdm=True,
         remove_unused_columns=False,
     )
-    bare: Any = AutoModelForSeq2SeqLM.from_pretrained(name)
+    bare: Any = AutoModelForSeq2SeqLM.from_pretrained(name, trust_remote_code=False)
     theirs = PlainTrainer(model=bare, args=plain_arguments, train_dataset=batches)
     theirs.batches = batches
     theirs.remove_callback(PrinterCallback)

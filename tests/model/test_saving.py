@@ -114,10 +114,10 @@ def test_a_card_that_is_there_is_left_alone(tmp_path):
 def test_all_files_come_from_the_requested_revision(tmp_path, monkeypatch):
     tiny_model().save_pretrained(tmp_path)
     seen = []
-    from textnuggets.model import modeling
+    from textnuggets.model import saving
 
-    original = modeling.load_tokenizer
-    monkeypatch.setattr(modeling, "load_tokenizer", lambda *a, **hub: seen.append(hub) or original(*a))
+    original = saving.load_tokenizer
+    monkeypatch.setattr(saving, "load_tokenizer", lambda *a, **hub: seen.append(hub) or original(*a))
     NuggetModel.from_pretrained(tmp_path, revision="v2")
     assert seen == [{"revision": "v2"}]
 
@@ -140,7 +140,7 @@ def test_the_hub_gets_the_whole_folder_with_its_card(monkeypatch):
             commits.append(commit)
             return SimpleNamespace(commit_url=f"hub/{repo_id}")
 
-    monkeypatch.setattr("textnuggets.model.modeling.HfApi", Api)
+    monkeypatch.setattr("textnuggets.model.saving.HfApi", Api)
     assert tiny_model().push_to_hub("me/nuggets") == "hub/me/nuggets"
     assert {"model.safetensors", "README.md", "tokenizer.json", "config.json"} <= pushed["me/nuggets"]
     assert commits[0]["commit_message"] == "Upload nugget model"

@@ -123,8 +123,17 @@ def load_backbone(name: str, config: PreTrainedConfig, **options: Any) -> Any:
     """Load a pretrained backbone from a folder or hub id, from safetensors only and without remote code."""
     family = find_family(config)
     check_attention(family, options.get("attn_implementation"))
+    if options.pop("trust_remote_code", False):
+        raise ConfigError("trust_remote_code is not supported: code of a model folder is never run.")
     auto = AutoModelForSeq2SeqLM if family.decodes else AutoModel
-    return auto.from_pretrained(name, config=config, use_safetensors=True, **dict(family.options), **options)
+    return auto.from_pretrained(
+        name,
+        config=config,
+        use_safetensors=True,
+        trust_remote_code=False,
+        **dict(family.options),
+        **options,
+    )
 
 
 class BackboneAdapter:

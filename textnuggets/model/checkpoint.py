@@ -42,7 +42,7 @@ def quiet_loading() -> Iterator[None]:
 def load_config(name: str, **hub: Any) -> PreTrainedConfig:
     """Load the configuration of any transformers model from a folder or a hub id."""
     with explain_loading(name):
-        config: PreTrainedConfig = AutoConfig.from_pretrained(name, **hub)
+        config: PreTrainedConfig = AutoConfig.from_pretrained(name, trust_remote_code=False, **hub)
     return config
 
 
@@ -89,4 +89,6 @@ def explain_loading(name: str) -> Iterator[None]:
         # A hub id has at most one slash and no leading dot: anything else must be a folder.
         if not Path(name).exists() and (name.count("/") > 1 or name.startswith((".", "/", "~"))):
             reason = "no such folder."
+        elif "trust_remote_code" in str(error):
+            reason = "it names Python code of its own, which is never run."
         raise CheckpointError(f"cannot load {name!r}: {reason}") from error

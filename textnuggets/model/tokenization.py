@@ -20,6 +20,7 @@ from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from textnuggets.errors import BackboneError, MissingExtraError
+from textnuggets.model.checkpoint import explain_loading
 
 CONTENT = (2.0, 16.0)  # range in nats; pieces of the target side alone have no meaningful probability
 UNREACHABLE = -1000.0  # score of pieces of the target side alone, just better than unknown
@@ -34,7 +35,9 @@ def load_tokenizer(name: str, model_type: str, **hub: Any) -> PreTrainedTokenize
         if fetch(name, "target_vocab.json", **hub) is not None:
             raise BackboneError(f"{name!r} has separate vocabularies; only a joint vocabulary is supported.")
         return build_marian_tokenizer(source, vocabulary)
-    return check_tokenizer(AutoTokenizer.from_pretrained(name, **hub), name)
+    with explain_loading(name):
+        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False, **hub)
+    return check_tokenizer(tokenizer, name)
 
 
 def check_tokenizer(tokenizer: Any, name: str) -> PreTrainedTokenizerFast:

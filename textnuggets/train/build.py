@@ -16,7 +16,8 @@ from textnuggets.model.backbone import backbone_window
 from textnuggets.model.load import load_nugget_model
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.selection import get_selector
-from textnuggets.train.recipe import ModelRecipe, Recipe
+from textnuggets.train.recipe import Recipe
+from textnuggets.train.tables import ModelRecipe
 
 ARCHITECTURE = ("scorer_layer", "selector", "gather", "residual", "feedback")
 

@@ -15,7 +15,8 @@ from pydantic_core import ErrorDetails
 from textnuggets.errors import ConfigError
 from textnuggets.io.corpora import check_source
 from textnuggets.io.files import find_named
-from textnuggets.train.recipe import Recipe, Table, toml_value
+from textnuggets.train.recipe import Recipe, toml_value
+from textnuggets.train.tables import Table
 
 SHIPPED = Path(__file__).parent.parent / "recipes"
 

@@ -1,0 +1,173 @@
+"""Building, loading and saving nugget models, by the conventions of Hugging Face."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Self
+
+from huggingface_hub import HfApi
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from textnuggets.config import NuggetConfig
+from textnuggets.errors import ConfigError
+from textnuggets.model import quantized
+from textnuggets.model.backbone import build_backbone, find_family, load_backbone
+from textnuggets.model.card import model_card
+from textnuggets.model.checkpoint import (
+    check_checkpoint,
+    check_complete,
+    explain_loading,
+    hub_options,
+    load_config,
+    quiet_loading,
+)
+from textnuggets.model.selection import get_selector
+from textnuggets.model.tokenization import check_tokenizer, fetch, load_tokenizer, punctuation_ids
+from textnuggets.shipped import locate
+
+
+class SavedModel(PreTrainedModel):
+    """Base class of NuggetModel that builds, loads and saves it."""
+
+    config: NuggetConfig
+    config_class = NuggetConfig
+    adapter: Any
+    _tokenizer: Any
+
+    @classmethod
+    def from_backbone(
+        cls,
+        backbone: str | Path | PreTrainedConfig,
+        config: NuggetConfig | None = None,
+        tokenizer: Any = None,
+        **options: Any,
+    ) -> Self:
+        """Build an untrained nugget model on a pretrained backbone or a configuration.
+
+        Args:
+            backbone: Hub id, folder, or transformers configuration (random weights).
+            config: Nugget settings; the paper's by default.
+            tokenizer: Fast tokenizer; required with a configuration, else loaded with the backbone by default.
+            options: Arguments of transformers' `from_pretrained`, such as `dtype` or `attn_implementation`.
+        """
+        if not isinstance(config, NuggetConfig | None):
+            raise ConfigError(f"config must be a NuggetConfig, got {type(config).__name__}.")
+        config = deepcopy(config) if config else NuggetConfig()
+        # Check everything possible before loading large files.
+        get_selector(config.selector)
+        if isinstance(backbone, PreTrainedConfig):
+            loaded = build_backbone(backbone, **options)
+        else:
+            name = config.backbone_name = str(backbone)
+            hub = hub_options(options)
+            backbone_config = load_config(name, **hub)
+            find_family(backbone_config)
+            tokenizer = tokenizer or load_tokenizer(name, backbone_config.model_type, **hub)
+            with explain_loading(name), quiet_loading():
+                loaded = load_backbone(name, backbone_config, **options)
+        config.backbone = loaded.config
+        if tokenizer is not None:
+            config.punctuation_ids = punctuation_ids(check_tokenizer(tokenizer, "this backbone"))
+        model: Any = cls(config, loaded)
+        model._tokenizer = tokenizer
+        model.measure_content()
+        for part in (model.scorer, model.feedback, model.gather, model.value):
+            if part is not None:  # not the backbone: T5 keeps some weights in float32
+                part.to(device=loaded.device, dtype=loaded.dtype)
+        return model.eval()
+
+    @classmethod
+    def from_pretrained(cls, name: str | Path, *args: Any, **options: Any) -> Self:  # type: ignore[override]
+        """Load a saved nugget model and its tokenizer, by shipped name, folder or hub id."""
+        hub = hub_options(options)
+        name = locate(name)
+        check_checkpoint(str(name), **hub)
+        with explain_loading(str(name)), quiet_loading():
+            source: str | None = str(name)
+            if (index := fetch(str(name), quantized.INDEX, **hub)) is not None:
+                options["state_dict"] = quantized.read_compact(
+                    index, lambda file: fetch(str(name), file, **hub)
+                )
+                options.setdefault("config", NuggetConfig.from_pretrained(str(name), **hub))
+                source = None
+            loaded: Any = super().from_pretrained(
+                source, *args, use_safetensors=True, output_loading_info=True, **options
+            )
+        model, report = loaded
+        check_complete(str(name), report["missing_keys"])
+        model._tokenizer = load_tokenizer(str(name), NuggetConfig.model_type, **hub)
+        with explain_loading(str(name)):
+            model.adapter.load_generation_config(str(name), **hub)
+        model._freeze()
+        model.config.name_or_path = str(name)
+        return model
+
+    def save_pretrained(self, path: str | Path, compact_weights: bool = False, **options: Any) -> None:  # type: ignore[override]
+        """Write the configuration, weights, tokenizer and, if there is none yet, a model card.
+
+        Args:
+            path: Output folder.
+            compact_weights: Whether to store weights as int8, in a quarter of the space (`textnuggets.model.quantized`).
+            options: Arguments of transformers' `save_pretrained`.
+        """
+        if compact_weights:
+            Path(path).mkdir(parents=True, exist_ok=True)
+            self.config.save_pretrained(str(path))
+            quantized.write_compact(self.state_dict(), Path(path))
+        else:
+            super().save_pretrained(str(path), **options)
+        # Remove weights of the other format, which would be stale.
+        for old in Path(path).glob("model*.safetensors*" if compact_weights else "compact*"):
+            old.unlink()
+        if not options.get("is_main_process", True):  # only one process writes the small files
+            return
+        if self._tokenizer is not None:
+            self._tokenizer.save_pretrained(str(path))
+        self.adapter.save_generation_config(Path(path))
+        card = Path(path) / "README.md"
+        if not card.exists():
+            card.write_text(model_card(self.config), encoding="utf-8")
+
+    def push_to_hub(  # type: ignore[override]
+        self,
+        repo_id: str,
+        commit_message: str | None = None,
+        commit_description: str | None = None,
+        private: bool | None = None,
+        token: str | bool | None = None,
+        revision: str | None = None,
+        create_pr: bool = False,
+        **options: Any,
+    ) -> str:
+        """Upload the files of `save_pretrained`, including the model card.
+
+        Args:
+            repo_id: Hub repository as owner/name; created if it does not exist.
+            commit_message: Commit subject; "Upload nugget model" by default.
+            commit_description: Commit body.
+            private: Whether a new repository is private.
+            token: Access token; the one saved at login by default.
+            revision: Branch to commit to; created if it does not exist.
+            create_pr: Whether to open a pull request instead of committing.
+            options: Arguments of `save_pretrained`, such as `compact_weights` or `max_shard_size`.
+
+        Returns:
+            URL of the commit.
+        """
+        api = HfApi(token=token)
+        repo_id = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
+        if revision is not None and not create_pr:
+            api.create_branch(repo_id, branch=revision, exist_ok=True)
+        with TemporaryDirectory() as folder:
+            self.save_pretrained(folder, **options)
+            done = api.upload_folder(
+                repo_id=repo_id,
+                folder_path=folder,
+                commit_message=commit_message or "Upload nugget model",
+                commit_description=commit_description,
+                revision=revision,
+                create_pr=create_pr,
+            )
+        return str(done.commit_url)
