@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from textnuggets.io.documents import Document
 from textnuggets.io.files import describe
 from textnuggets.io.hashing import digest_bytes, digest_files, digest_json, short_digest
-from textnuggets.search.results import digest_of
+from textnuggets.search.writing import _digest_document
 
 
 @given(st.lists(st.binary()))
@@ -28,7 +28,7 @@ def test_stored_digests_stay_the_same(tmp_path):
     assert digest_files(tmp_path / "a.txt") == whole
     both = "e62b0c65f75dde5731f0491ca5cfa97014bd2114201451a1ce251982f0adf4ef"
     assert digest_files(tmp_path / "a.txt", tmp_path / "b.txt") == both
-    assert digest_of(Document("a", "text é", {"b": 1, "a": "ü"})) == "f4cb4f72d7ae2f0fdab8d875"
+    assert _digest_document(Document("a", "text é", {"b": 1, "a": "ü"})) == "f4cb4f72d7ae2f0fdab8d875"
 
 
 def test_json_is_hashed_without_regard_to_the_order_of_keys():

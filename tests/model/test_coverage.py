@@ -9,12 +9,13 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
+import textnuggets
 from tests.tiny import BOS, CONFIGS, CORPUS, EOS, UNK, tiny_model
 from textnuggets import NuggetConfig, NuggetModel
 from textnuggets.bulk.encode import encode_to_parquet
 from textnuggets.errors import TextnuggetsWarning
 from textnuggets.io.documents import Document
-from textnuggets.model.coverage import Coverage, collecting, one_warning, vocabulary_of
+from textnuggets.model.coverage import INSIDE, Coverage, collecting, one_warning, vocabulary_of
 
 GERMAN = "Der Hund lag vor der Haustuer und wartete auf den Regen, der jeden Morgen wiederkam."
 
@@ -55,9 +56,18 @@ def test_a_text_that_the_model_knows_gives_no_warning(reader):
 
 def test_another_language_is_named_with_its_share_and_examples(reader):
     message = warning_of(lambda: reader.encode([GERMAN] * 3))
-    assert "% of the pieces are one or two letters inside a word" in message
+    assert "% of the words are rare to the model" in message
     assert "(as in 'Haustuer', '" in message
-    assert "the model may not know the language" in message
+    assert "it may not know the language" in message
+
+
+@pytest.mark.parametrize("name", ["search", "reconstruct"])
+def test_two_german_sentences_are_noticed_by_both_shipped_models(name):
+    text = (
+        "Der Hund lief ins Haus, und niemand wusste, warum er so schnell nach Hause wollte, obwohl es regnete. "
+        "Die Bewohner warteten anschlie\u00dfend, weil wegen des Hochwassers niemand gehen konnte."
+    )
+    assert "it may not know the language" in warning_of(lambda: textnuggets.load(name).encode(text))
 
 
 def test_a_few_foreign_words_say_nothing(reader):
@@ -66,15 +76,15 @@ def test_a_few_foreign_words_say_nothing(reader):
 
 
 def test_a_tokenizer_of_characters_says_nothing_of_the_language(model):
-    assert not (vocabulary_of(model.tokenizer).kinds == 1).any()
+    assert not (vocabulary_of(model.tokenizer).kinds == INSIDE).any()
 
 
-def test_byte_pieces_are_fragments(reader):
+def test_byte_pieces_continue_a_word(reader):
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=Tokenizer.from_str(reader.tokenizer._tokenizer.to_str())
     )
     tokenizer.add_tokens(["<0xE4>"])
-    assert vocabulary_of(tokenizer).kinds[tokenizer.convert_tokens_to_ids("<0xE4>")] == 1
+    assert vocabulary_of(tokenizer).kinds[tokenizer.convert_tokens_to_ids("<0xE4>")] == INSIDE
 
 
 def test_unknown_pieces_are_named_however_short_the_text():

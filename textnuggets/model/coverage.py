@@ -1,7 +1,7 @@
-"""Vocabulary coverage: unknown pieces, words split into fragments, and characters that the decoder cannot produce.
+"""Vocabulary coverage: unknown pieces, words split into pieces, and characters that the decoder cannot produce.
 
-A fragment is a piece of one or two letters inside a word. With both shipped tokenizers, fragments are 3 to 10% of the
-pieces of English text and 20 to 80% in other languages (figures in docs/files.md).
+With both shipped tokenizers, 4 to 12% of the words of English text are split into several pieces, and 48 to 93% in other
+languages (figures in docs/files.md).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from textnuggets.errors import TextnuggetsWarning
 from textnuggets.model.windows import METASPACE, Window
 
-ORDINARY, FRAGMENT, UNKNOWN, SPECIAL = range(4)
+OTHER, START, INSIDE, UNKNOWN, SPECIAL = range(5)  # START begins a word, INSIDE continues one
 UNKNOWN_SHARE = 0.001  # a smaller share of unknown pieces does not affect the vectors
-FEWEST_PIECES = 60  # too few pieces to judge the language
-FRAGMENT_SHARE, FRAGMENT_MARGIN = 0.17, 2.0  # threshold of an unknown language; see `_is_foreign`
+FEWEST_WORDS = 20  # too few words to judge the language
+SPLIT_SHARE, SPLIT_MARGIN = 0.33, 0.5  # threshold of an unknown language; see `_is_foreign`
 SHOWN = 8  # maximum number of characters in a warning
 EXAMPLES = 2  # maximum number of example words
 SAMPLE = 2000  # characters of a window searched for examples
@@ -44,10 +44,12 @@ class Vocabulary:
             body = piece.removeprefix("##") if by_suffix else piece.lstrip(METASPACE + "\u0120")
             lengths.append(len(body))
             is_byte = len(piece) == 6 and piece.startswith("<0x") and piece.endswith(">")
-            if is_byte or (inside and 0 < len(body) <= 2 and all(c.isalpha() or ord(c) > 127 for c in body)):
-                self.kinds[index] = FRAGMENT
-        if np.median(lengths) <= 2:  # a byte or character tokenizer, where every word is fragments
-            self.kinds[:] = ORDINARY
+            if is_byte or (inside and body[:1].isalpha()):
+                self.kinds[index] = INSIDE
+            elif body[:1].isalpha() or piece in (METASPACE, "\u0120"):
+                self.kinds[index] = START
+        if np.median(lengths) <= 2:  # a byte or character tokenizer, which splits every word
+            self.kinds[:] = OTHER
         self.kinds[tokenizer.all_special_ids] = SPECIAL
         if tokenizer.unk_token_id is not None:
             self.kinds[tokenizer.unk_token_id] = UNKNOWN
@@ -87,13 +89,15 @@ class Coverage:
     """Counts over all texts of a run, reported in one warning at its end."""
 
     pieces: int = 0
-    fragments: int = 0
+    words: int = 0
+    split: int = 0
+    """Number of words of several pieces."""
     unknown: int = 0
     unknown_words: list[str] = field(default_factory=list)
     broken_words: list[str] = field(default_factory=list)
-    """Words with the most fragments, from the window with the most fragments."""
+    """Words of most pieces, from the window with most split words."""
     most: int = 0
-    """Number of fragments of that window."""
+    """Number of split words of that window."""
     lost: dict[str, None] = field(default_factory=dict)
     """Characters that cannot be decoded, in order of first occurrence."""
 
@@ -120,12 +124,14 @@ class Coverage:
         """
         kinds = np.where(mask, vocabulary_of(tokenizer).kinds[ids], SPECIAL)
         pieces = (kinds != SPECIAL).sum(1)
-        fragments = (kinds == FRAGMENT).sum(1)
+        starts = kinds == START
+        split = (starts[:, :-1] & (kinds[:, 1:] == INSIDE)).sum(1)
         self.pieces += int(pieces.sum())
-        self.fragments += int(fragments.sum())
-        worst = int(fragments.argmax())
-        if fragments[worst] > self.most:  # rarely true after the first batches
-            self.most, window = int(fragments[worst]), windows[worst]
+        self.words += int(starts.sum())
+        self.split += int(split.sum())
+        worst = int(split.argmax())
+        if split[worst] > self.most:  # rarely true after the first batches
+            self.most, window = int(split[worst]), windows[worst]
             sample = window.text[window.start : min(window.end, window.start + SAMPLE)]
             self.broken_words = _most_broken(tokenizer, sample)
         for row, position in np.argwhere(kinds == UNKNOWN).tolist():
@@ -142,7 +148,8 @@ class Coverage:
     def merge(self, other: Coverage) -> None:
         """Add the counts of another coverage."""
         self.pieces += other.pieces
-        self.fragments += other.fragments
+        self.words += other.words
+        self.split += other.split
         self.unknown += other.unknown
         self._note(self.unknown_words, other.unknown_words)
         if other.most > self.most:
@@ -156,10 +163,10 @@ class Coverage:
     def message(self) -> str | None:
         """Return the warning, or None if there is nothing to report."""
         problems = []
-        if _is_foreign(self.fragments, self.pieces):
+        if _is_foreign(self.split, self.words):
             problems.append(
-                f"{self.fragments / self.pieces:.1%} of the pieces are one or two letters inside a word "
-                f"(as in {_quoted(self.broken_words)}): the model may not know the language"
+                f"{self.split / self.words:.0%} of the words are rare to the model, which splits them into pieces "
+                f"(as in {_quoted(self.broken_words)}): it may not know the language"
             )
         if self.unknown and self.unknown >= UNKNOWN_SHARE * self.pieces:
             share = f"{self.unknown / self.pieces:.2%} of the pieces are"
@@ -211,22 +218,21 @@ def one_warning(stacklevel: int = 2) -> Iterator[None]:
     coverage.warn(stacklevel + 2)  # this function and contextlib's
 
 
-def _is_foreign(fragments: int, pieces: int) -> bool:
-    """Return whether the share of fragments suggests a language unknown to the model.
+def _is_foreign(split: int, words: int) -> bool:
+    """Return whether the share of split words suggests a language unknown to the model.
 
-    The threshold is higher for fewer pieces. With both shipped tokenizers it is not exceeded by any of 1,000 English
-    paragraphs and 400 code samples.
+    The fewer words, the larger the share must be.
     """
-    if pieces < FEWEST_PIECES:
+    if words < FEWEST_WORDS:
         return False
-    return fragments / pieces > FRAGMENT_SHARE + FRAGMENT_MARGIN / sqrt(pieces)
+    return split / words > SPLIT_SHARE + SPLIT_MARGIN / sqrt(words)
 
 
 def _most_broken(tokenizer: Any, text: str) -> list[str]:
-    """Return the words with the most fragments."""
+    """Return the words of most pieces."""
     words = list(dict.fromkeys(text.split()))
     kinds = vocabulary_of(tokenizer).kinds
-    counts = [int((kinds[ids] == FRAGMENT).sum()) for ids in tokenizer(words, verbose=False).input_ids]
+    counts = [int((kinds[ids] == INSIDE).sum()) for ids in tokenizer(words, verbose=False).input_ids]
     order = sorted(range(len(words)), key=lambda i: -counts[i])
     return [words[i][:40] for i in order[:EXAMPLES]]
 

@@ -83,7 +83,7 @@ def encode_stream(
 ) -> Iterator[Nuggets]:
     """Encode a stream of texts, with at most one sorted chunk of them in memory.
 
-    Unknown pieces and fragments are counted in `coverage`.
+    Unknown pieces and split words are counted in `coverage`.
     """
     for chunk in _chunks(texts, batch_size * SORTED_BATCHES):
         cut = cut_into_windows(model.tokenizer, chunk, model.window)
