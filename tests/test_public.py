@@ -60,7 +60,7 @@ def test_files_import_only_from_their_own_layer_and_those_above():
 
 def test_no_file_is_too_long():
     for path in SOURCE.rglob("*.py"):
-        assert len(path.read_text(encoding="utf-8").splitlines()) <= 500, path
+        assert len(path.read_text(encoding="utf-8").splitlines()) <= 360, path
 
 
 def test_the_map_of_the_source_is_up_to_date():
