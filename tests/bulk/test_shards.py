@@ -91,4 +91,4 @@ def test_the_command_takes_a_pattern(shards, tmp_path, copier_folder, monkeypatc
     assert "15 texts from 3 files" in err
     code, err = run(shards, "-o", tmp_path / "out", "--model", copier_folder, "--engine", "spark")
     assert code == 2
-    assert "must be local or ray" in err
+    assert "must be 'local' or 'ray'" in err
