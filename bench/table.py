@@ -101,7 +101,8 @@ def choice_table() -> str:
     }
     measured = read("index-size")
     rows = [
-        "| | Cranfield (200 tokens), nDCG@10 | TIME (774 tokens), nDCG@10 | 20,000 passages on disk | a query, median |",
+        f"| | Cranfield ({_tokens('cranfield')} tokens), nDCG@10 | TIME ({_tokens('time')} tokens), nDCG@10 | "
+        f"{measured['config']['documents']:,} passages on disk | a query, median |",
         "|---|---|---|---|---|",
     ]
     for label, (system, name) in CHOICES.items():
@@ -118,6 +119,12 @@ def choice_table() -> str:
             "[TIME](docs/results/search/time/similarity.md)).",
         ]
     )
+
+
+def _tokens(task: str) -> int:
+    """Return the mean number of tokens of a document, which is its number of vectors where every token has one."""
+    system, _ = CHOICES["a vector for every token"]
+    return round(next(row["vectors"] for row in _similarity(task)["results"] if row["system"] == system))
 
 
 def _similarity(task: str) -> dict[str, Any]:

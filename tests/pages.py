@@ -109,7 +109,7 @@ class Runner:
         self.run, self.shorten = run, shorten
         self.names: dict[str, Any] = {"__name__": "__main__"}
         self.printed: list[str] = []
-        """What each block of Python printed."""
+        """Output of each block of Python."""
         self.server: subprocess.Popen[str] | None = None
         self.address = ADDRESS
 
@@ -213,7 +213,7 @@ class Runner:
 
 
 def looks_alike(printed: str, shown: str) -> bool:
-    """Whether two texts have the same words, and numbers that differ by 0.02 at most."""
+    """Return whether two texts have the same words, and numbers that differ by 0.02 at most."""
     number = re.compile(r"-?\d+\.\d*")
     ours, theirs = ([float(found) for found in number.findall(text)] for text in (printed, shown))
     words = [re.sub(r"\s+", "", number.sub("#", text)) for text in (printed, shown)]
@@ -221,7 +221,7 @@ def looks_alike(printed: str, shown: str) -> bool:
 
 
 def check_install(arguments: list[str], place: str) -> None:
-    """Whether a line of pip names extras and folders that exist."""
+    """Assert that a line of pip names extras and folders that exist."""
     with (ROOT / "pyproject.toml").open("rb") as file:
         extras = tomllib.load(file)["project"]["optional-dependencies"]
     assert arguments[0] == "install", place

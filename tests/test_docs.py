@@ -1,4 +1,4 @@
-"""What the pages show is run as it stands, and their links, tables and counts are true."""
+"""Code blocks, links, tables and counts of the pages."""
 
 from __future__ import annotations
 

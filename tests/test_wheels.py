@@ -26,7 +26,7 @@ IGNORED = shutil.ignore_patterns("__pycache__", "*.egg-info", "build", "dist", "
 
 
 class Built(NamedTuple):
-    """What two builds wrote and printed."""
+    """Files and output of two builds."""
 
     root: Path
     models: Path
