@@ -10,6 +10,8 @@ from tests.train.setting import make_setting
 from textnuggets.errors import ConfigError, InputError
 from textnuggets.train.recipe_io import SHIPPED, describe_keys, find_recipe, read_recipe
 
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+
 
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory):
@@ -22,6 +24,11 @@ def test_every_recipe_that_ships_is_valid(path, recipe):
     folder = recipe.parent
     corpora = [f"data.train=['{folder}/train.jsonl']", f"data.dev=['{folder}/dev.txt']"]
     read_recipe(path, [] if path.stem.startswith("paper-") else corpora)
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.rglob("recipe.toml")), ids=lambda path: str(path.parent.name))
+def test_every_recipe_of_the_results_is_valid(path):
+    read_recipe(path, check_corpora=False)
 
 
 def test_the_recipes_of_the_paper_have_its_settings():
