@@ -9,7 +9,7 @@ from transformers import AutoModelForSeq2SeqLM
 
 from bench.measuring import compare, record
 from textnuggets import NuggetConfig, NuggetModel
-from textnuggets.model.encoding import pad
+from textnuggets.model.padding import pad
 
 BATCH, NEW_TOKENS = 16, 64
 

@@ -9,7 +9,7 @@ from transformers import AutoModel, AutoModelForSeq2SeqLM
 
 from bench.measuring import compare, record
 from textnuggets import NuggetConfig, NuggetModel
-from textnuggets.model.encoding import pad
+from textnuggets.model.padding import pad
 from textnuggets.model.windows import cut_into_windows
 
 BATCH = 32

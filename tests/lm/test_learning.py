@@ -115,8 +115,8 @@ def test_the_default_history_is_the_largest_of_training(recipe):
 
 def test_the_segments_of_a_batch_have_the_same_history():
     places = [Place(text, segment) for text in range(4) for segment in range(6)]
-    batches = list(SegmentBatches(places, [1, 3], 5, 40, seed=0))
-    assert batches == list(SegmentBatches(places, [1, 3], 5, 40, seed=0))
+    batches = list(SegmentBatches(places, [1, 3], 5, steps=40, seed=0))
+    assert batches == list(SegmentBatches(places, [1, 3], 5, steps=40, seed=0))
     seen = set()
     for batch in batches:
         (history,) = {target.history for target in batch}

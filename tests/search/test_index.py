@@ -106,7 +106,7 @@ def test_adding_again_replaces_and_what_is_unchanged_is_left_alone(index, monkey
 
 
 def test_long_documents_are_written_before_many_have_come_together(index, monkeypatch):
-    monkeypatch.setattr("textnuggets.search.batching.CHARACTERS", 50)
+    monkeypatch.setattr("textnuggets.search.writing.CHARACTERS", 50)
     written = []
     put = index._backend.engine.put
     monkeypatch.setattr(index._backend.engine, "put", lambda items: written.append(len(items)) or put(items))
@@ -214,7 +214,7 @@ def test_a_regenerated_text_has_its_line_breaks(copier, tmp_path):
 
 
 def test_adding_many_batches_gives_one_warning(model, tmp_path, monkeypatch):
-    monkeypatch.setattr("textnuggets.search.batching.BATCH", 2)
+    monkeypatch.setattr("textnuggets.search.writing.BATCH", 2)
     with NuggetIndex.create(tmp_path / "index", model) as index, pytest.warns(TextnuggetsWarning) as given:
         index.add(["a", "b", "c", "d", "e"], ["the cat 猫"] * 5)
     assert len(given) == 1
@@ -251,7 +251,8 @@ def test_deleted_and_replaced_texts_are_gone_from_the_disk_after_compacting(mode
 
 def test_a_compacted_index_has_no_log_and_takes_every_change(model, tmp_path, monkeypatch):
     # Small batches make many updates, and later updates must have higher numbers.
-    monkeypatch.setattr("textnuggets.search.batching.BATCH", 2)
+    monkeypatch.setattr("textnuggets.search.writing.BATCH", 2)
+    monkeypatch.setattr("textnuggets.search.backends.edge.BATCH", 2)
     ids = [f"d{i}" for i in range(40)]
     with NuggetIndex.create(tmp_path / "index", model) as index:
         index.add(ids, [CORPUS[i % len(CORPUS)] for i in range(40)])

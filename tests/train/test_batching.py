@@ -18,14 +18,14 @@ def rows_of(batch, count):
 
 @given(lengths, st.integers(64, 300), st.integers(0, 5))
 def test_no_batch_exceeds_its_budget_padding_included(lengths, budget, seed):
-    for batch in TokenBatches(lengths, budget, 10, seed):
+    for batch in TokenBatches(lengths, budget, steps=10, seed=seed):
         rows = rows_of(batch, len(lengths))
         assert len(rows) * lengths[rows].max() <= budget
 
 
 @given(lengths, st.integers(0, 5))
 def test_every_document_is_seen_once_before_one_is_seen_again(lengths, seed):
-    numbers = [n for batch in TokenBatches(lengths, 64, 200, seed) for n in batch]
+    numbers = [n for batch in TokenBatches(lengths, 64, steps=200, seed=seed) for n in batch]
     assert sorted(numbers[: len(lengths)]) == list(range(len(lengths)))
 
 
@@ -33,10 +33,14 @@ def test_every_document_is_seen_once_before_one_is_seen_again(lengths, seed):
 def test_processes_and_accumulated_batches_share_the_documents_of_one_large_batch(lengths, seed, division):
     processes, accumulate = division
     shares = processes * accumulate
-    whole = [set(batch) for batch in TokenBatches(lengths, 64 * shares, 20, seed)]
+    whole = [set(batch) for batch in TokenBatches(lengths, 64 * shares, steps=20, seed=seed)]
     whole = [batch for batch in whole if len(batch) >= shares]  # smaller remainders are dropped
     parts = [
-        list(TokenBatches(lengths, 64, 20, seed, accumulate, process, processes))
+        list(
+            TokenBatches(
+                lengths, 64, steps=20, seed=seed, accumulate=accumulate, process=process, processes=processes
+            )
+        )
         for process in range(processes)
     ]
     for step, expected in enumerate(whole):
@@ -48,13 +52,13 @@ def test_processes_and_accumulated_batches_share_the_documents_of_one_large_batc
 
 @given(lengths)
 def test_a_longer_run_starts_like_a_shorter_one(lengths):
-    short, long = (list(TokenBatches(lengths, 100, steps, seed=1)) for steps in (5, 9))
+    short, long = (list(TokenBatches(lengths, 100, steps=steps, seed=1)) for steps in (5, 9))
     assert long[:5] == short
 
 
 def test_different_seeds_give_different_orders():
     lengths = np.full(100, 8)
-    first, second = (list(TokenBatches(lengths, 64, 12, seed)) for seed in (0, 1))
+    first, second = (list(TokenBatches(lengths, 64, steps=12, seed=seed)) for seed in (0, 1))
     assert first != second
 
 

@@ -145,10 +145,10 @@ def test_a_batch_holds_documents_of_an_article_and_of_similar_ones(corpus):
     assert len(records) == 12
     # Articles 0, 5 and 10 have the same text, so BM25 finds them for each other.
     assert set(records.nearest[0][:2]) == {5, 10}
-    batches = list(PairBatches(records, 6, 4, seed=0))
+    batches = list(PairBatches(records, 6, steps=4, seed=0))
     assert [len(batch) for batch in batches] == [6] * 4
-    assert batches == list(PairBatches(records, 6, 4, seed=0))
-    assert batches != list(PairBatches(records, 6, 4, seed=1))
+    assert batches == list(PairBatches(records, 6, steps=4, seed=0))
+    assert batches != list(PairBatches(records, 6, steps=4, seed=1))
     for batch in batches:
         rows = [pair.row for pair in batch]
         assert len(set(rows)) == len(rows)
@@ -160,22 +160,22 @@ def test_a_batch_holds_documents_of_an_article_and_of_similar_ones(corpus):
             assert (
                 pair.kind != "lead" or numbers.count(number) == 1
             )  # no negative comes from the same article
-    kinds = {frozenset(pair.kind for pair in batch) for batch in PairBatches(records, 6, 30, seed=2)}
+    kinds = {frozenset(pair.kind for pair in batch) for batch in PairBatches(records, 6, steps=30, seed=2)}
     assert frozenset({"lead"}) in kinds
     assert frozenset({"views", "sentence"}) in kinds
 
 
 def test_two_processes_take_turns_with_the_batches(corpus):
     records = Records(corpus)
-    alone = list(PairBatches(records, 4, 4, seed=0))
-    halves = [list(PairBatches(records, 4, 2, seed=0, process=i, processes=2)) for i in (0, 1)]
+    alone = list(PairBatches(records, 4, steps=4, seed=0))
+    halves = [list(PairBatches(records, 4, steps=2, seed=0, process=i, processes=2)) for i in (0, 1)]
     assert alone == [halves[0][0], halves[1][0], halves[0][1], halves[1][1]]
 
 
 def test_both_sides_of_a_pair_consist_of_whole_sentences_of_the_document(corpus):
     pairs, tokenizer = Pairs(corpus, tiny_tokenizer().all_special_ids), tiny_tokenizer()
     kinds = set()
-    for batch in PairBatches(Records(corpus), 6, 20, seed=3):
+    for batch in PairBatches(Records(corpus), 6, steps=20, seed=3):
         for pair in batch:
             kinds.add(pair.kind)
             query, document = pairs[pair]

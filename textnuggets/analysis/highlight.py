@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from textnuggets.model.encoding import Budget, pad
+from textnuggets.model.encoding import Budget
 from textnuggets.model.modeling import NuggetModel
+from textnuggets.model.padding import pad
 from textnuggets.model.windows import Window, cut_into_windows
 
 if TYPE_CHECKING:

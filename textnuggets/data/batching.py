@@ -10,26 +10,32 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
 from textnuggets.data.packed import Example, PackedCorpus
 from textnuggets.model.loss import IGNORED
+from textnuggets.model.padding import pad
 
 Item = TypeVar("Item")
 POOL = 64  # batches whose documents are sorted by length together
 
 
-class NumberedBatches(Sampler[list[Item]]):
-    """Batches of a whole run, each determined by its number alone; numbers alternate between processes."""
+@dataclass(kw_only=True)
+class Batches(Sampler[list[Item]]):
+    """One process's share of the batches of a whole run: `steps` updates of `accumulate` batches each."""
 
     steps: int
-    accumulate: int
-    process: int
-    processes: int
+    seed: int
+    accumulate: int = 1
+    process: int = 0
+    processes: int = 1
 
     def __len__(self) -> int:
         return self.steps * self.accumulate
+
+
+class NumberedBatches(Batches[Item]):
+    """Batches that are each determined by their number alone; numbers alternate between processes."""
 
     def __iter__(self) -> Iterator[list[Item]]:
         for number in range(len(self)):
@@ -41,8 +47,8 @@ class NumberedBatches(Sampler[list[Item]]):
 
 
 @dataclass
-class TokenBatches(Sampler[list[int]]):
-    """One process's share of the batches of a whole run: `steps` updates of `accumulate` batches each.
+class TokenBatches(Batches[int]):
+    """Batches of packed documents within a token budget.
 
     A step holds at most `budget * processes * accumulate` tokens, padding included, in documents of similar length;
     it exceeds that only to give each share one document. The documents of a step do not depend on how they are
@@ -54,14 +60,6 @@ class TokenBatches(Sampler[list[int]]):
 
     lengths: np.ndarray
     budget: int
-    steps: int
-    seed: int
-    accumulate: int = 1
-    process: int = 0
-    processes: int = 1
-
-    def __len__(self) -> int:
-        return self.steps * self.accumulate
 
     def __iter__(self) -> Iterator[list[int]]:
         shares = self.processes * self.accumulate
@@ -139,22 +137,14 @@ class Collator:
 
     def __call__(self, examples: Sequence[Example]) -> dict[str, Any]:
         """Return `input_ids`, `attention_mask`, `labels` and `sentence_ends` for `NuggetModel.forward`."""
-        inputs = _pad([example.input_ids for example in examples], self.pad_id)
-        lengths = torch.tensor([len(example.input_ids) for example in examples])
-        mask = torch.arange(inputs.shape[1]) < lengths[:, None]
+        inputs, mask = pad([example.input_ids for example in examples], self.pad_id)
+        labels, _ = pad([example.labels for example in examples], IGNORED)
         ends = torch.zeros_like(mask)
         for row, example in enumerate(examples):
             ends[row, torch.from_numpy(example.sentence_ends.astype(np.int64))] = True
         return {
             "input_ids": inputs,
             "attention_mask": mask.long(),
-            "labels": _pad([example.labels for example in examples], IGNORED),
+            "labels": labels,
             "sentence_ends": ends,
         }
-
-
-def _pad(rows: Sequence[np.ndarray], fill: int) -> Tensor:
-    padded = np.full((len(rows), max(map(len, rows))), fill, dtype=np.int64)
-    for row, ids in zip(padded, rows, strict=True):
-        row[: len(ids)] = ids
-    return torch.from_numpy(padded)

@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 
 from textnuggets.data.packing import Row, join_sides, pack
 from textnuggets.errors import BackboneError, ConfigError, InputError
+from textnuggets.io.arrow import cache_batches, map_table
 from textnuggets.io.corpora import Passage, check_source, read_passages
-from textnuggets.io.files import describe, replacing
+from textnuggets.io.files import describe
 from textnuggets.io.hashing import digest_bytes, digest_json
 from textnuggets.io.progress import Progress
 from textnuggets.model.modeling import NuggetModel
@@ -80,8 +81,7 @@ class PackedCorpus:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with pa.memory_map(str(path)) as file:
-            self.table = pa.ipc.open_file(file).read_all()
+        self.table = map_table(path)
         sizes = [len(chunk) for chunk in self.table.column("input_ids").chunks]
         self._starts = np.cumsum([0, *sizes])
 
@@ -172,17 +172,8 @@ def load_corpus(
     sources: Sequence[str], settings: PackingSettings, tokenizers: tuple[Tokenize, Tokenize]
 ) -> PackedCorpus:
     """Return the packed documents of corpora, from the cache if possible."""
-    folder = Path(settings.cache).expanduser()
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{_key(sources, settings, tokenizers)}.arrow"
-    if not path.is_file():
-        with (
-            replacing(path) as temporary,
-            pa.OSFile(str(temporary), "wb") as sink,
-            pa.ipc.new_file(sink, SCHEMA) as writer,
-        ):
-            for batch in pack_documents(sources, settings, tokenizers):
-                writer.write_batch(batch)
+    name = f"{_key(sources, settings, tokenizers)}.arrow"
+    path = cache_batches(settings.cache, name, SCHEMA, lambda: pack_documents(sources, settings, tokenizers))
     corpus = PackedCorpus(path)
     if not len(corpus):
         raise InputError(

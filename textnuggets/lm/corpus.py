@@ -14,6 +14,8 @@ import torch
 from numpy.typing import NDArray
 
 from textnuggets.errors import InputError
+from textnuggets.io.arrow import cache_batches, map_table
+from textnuggets.io.batching import batches
 from textnuggets.io.corpora import check_source, read_passages
 from textnuggets.io.documents import decode_utf8, raise_bad_line, read_lines
 from textnuggets.io.files import describe, replacing
@@ -40,8 +42,7 @@ class TokenStreams:
 
     def __init__(self, path: Path, size: int) -> None:
         self.path, self.size = path, size
-        with pa.memory_map(str(path)) as file:
-            self.column = pa.ipc.open_file(file).read_all().column("ids")
+        self.column = map_table(path).column("ids")
 
     def __len__(self) -> int:
         return len(self.column)
@@ -70,27 +71,10 @@ def load_streams(
     sources: Sequence[str], tokenizer: Any, size: int, cache: str, language: str = "en"
 ) -> TokenStreams:
     """Return the tokenized texts of corpora, one text per record; tokenize them only if they are not in the cache."""
-    folder = Path(cache).expanduser()
-    folder.mkdir(parents=True, exist_ok=True)
     files = [describe(file) for source in sources for file in check_source(source) or []]
     meaning = [3, list(sources), files, language, tokenizer.backend_tokenizer.to_str()]
-    path = folder / f"stream-{digest_json(meaning)[:32]}.arrow"
-    if not path.is_file():
-        with (
-            replacing(path) as temporary,
-            pa.OSFile(str(temporary), "wb") as sink,
-            pa.ipc.new_file(sink, SCHEMA) as writer,
-            Progress("tokenize") as progress,
-        ):
-            pending: list[str] = []
-            for text in read_long_texts(sources, language):
-                pending.append(text.text)
-                if len(pending) == TEXTS:
-                    writer.write_batch(_tokenize(pending, tokenizer))
-                    progress.add(len(pending))
-                    pending = []
-            if pending:
-                writer.write_batch(_tokenize(pending, tokenizer))
+    name = f"stream-{digest_json(meaning)[:32]}.arrow"
+    path = cache_batches(cache, name, SCHEMA, lambda: _tokenize(sources, language, tokenizer))
     streams = TokenStreams(path, size)
     if not len(streams):
         raise InputError(f"{', '.join(sources)}: no text found.")
@@ -113,9 +97,14 @@ def read_long_texts(sources: Sequence[str], language: str = "en") -> Iterator[Lo
                 yield split_words(" ".join(row[0] for passage in parts for row in passage.rows))
 
 
-def _tokenize(texts: Sequence[str], tokenizer: Any) -> pa.RecordBatch:
-    ids = tokenizer(texts, add_special_tokens=False, return_attention_mask=False, verbose=False).input_ids
-    return pa.RecordBatch.from_pydict({"ids": ids}, schema=SCHEMA)
+def _tokenize(sources: Sequence[str], language: str, tokenizer: Any) -> Iterator[pa.RecordBatch]:
+    """Yield the token ids of long texts, without special tokens."""
+    options = {"add_special_tokens": False, "return_attention_mask": False, "verbose": False}
+    with Progress("tokenize") as progress:
+        for batch in batches(read_long_texts(sources, language), TEXTS):
+            ids = tokenizer([text.text for text in batch], **options).input_ids
+            yield pa.RecordBatch.from_pydict({"ids": ids}, schema=SCHEMA)
+            progress.add(len(batch))
 
 
 class SegmentCache:

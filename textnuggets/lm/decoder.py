@@ -21,10 +21,10 @@ from textnuggets.config import check_ratio
 from textnuggets.errors import BackboneError, ConfigError
 from textnuggets.lm.config import NuggetLMConfig
 from textnuggets.lm.memory import History, SegmentMemory
-from textnuggets.model.encoding import pad
 from textnuggets.model.loss import SampledClasses, decoding_loss
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.outputs import NuggetOutput
+from textnuggets.model.padding import pad
 from textnuggets.model.residual import residual_bias
 from textnuggets.model.selection import nugget_count
 from textnuggets.model.tokenization import special_frame

@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 
 from textnuggets.config import check_count, check_ratio
 from textnuggets.errors import ConfigError, InputError
+from textnuggets.io.batching import batches
 from textnuggets.io.documents import is_unicode
 from textnuggets.io.progress import Progress
 from textnuggets.model.coverage import Coverage
 from textnuggets.model.layout import Layout
 from textnuggets.model.nuggets import Nuggets
+from textnuggets.model.padding import pad
 from textnuggets.model.selection import nugget_count
 from textnuggets.model.windows import Window, cut_into_windows
 
@@ -85,7 +87,7 @@ def encode_stream(
 
     Unknown pieces and split words are counted in `coverage`.
     """
-    for chunk in _chunks(texts, batch_size * SORTED_BATCHES):
+    for chunk in batches(_checked(texts), batch_size * SORTED_BATCHES, SORTED_CHARACTERS, len):
         cut = cut_into_windows(model.tokenizer, chunk, model.window)
         windows = [window for parts in cut for window in parts]
         if coverage is not None and model.can_decode:
@@ -111,22 +113,14 @@ def encode_stream(
             yield replace(joined, layout=layout, comparable=model.config.comparable)
 
 
-def _chunks(texts: Iterable[str], most: int) -> Iterator[list[str]]:
-    """Yield lists of at most `most` texts, ended early once they reach SORTED_CHARACTERS characters."""
-    chunk: list[str] = []
-    characters = 0
+def _checked(texts: Iterable[str]) -> Iterator[str]:
+    """Yield texts; raise InputError if one is not a string of valid Unicode."""
     for index, text in enumerate(texts):
         if not isinstance(text, str):
             raise InputError(f"texts must be strings; text {index} is {type(text).__name__}.")
         if not (text.isascii() or is_unicode(text)):
             raise InputError(f"text {index} holds half a surrogate pair, which is not valid Unicode.")
-        chunk.append(text)
-        characters += len(text)
-        if len(chunk) == most or characters >= SORTED_CHARACTERS:
-            yield chunk
-            chunk, characters = [], 0
-    if chunk:
-        yield chunk
+        yield text
 
 
 def _encode_batch(
@@ -185,11 +179,3 @@ def _assemble(
         tokens=tokens,
         windows=np.array([size], dtype=np.int64),
     )
-
-
-def pad(rows: Sequence[Sequence[int]], value: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Pad rows to one `(batch, n)` tensor; return it and a mask that is True on real values."""
-    longest = max(len(row) for row in rows)
-    padded = torch.tensor([[*row, *([value] * (longest - len(row)))] for row in rows])
-    lengths = torch.tensor([len(row) for row in rows])
-    return padded, torch.arange(longest) < lengths[:, None]

@@ -10,16 +10,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from textnuggets.errors import IndexFileError, InputError
+from textnuggets.io.batching import batches
 from textnuggets.io.documents import Document, is_unicode
 from textnuggets.io.hashing import short_digest
 from textnuggets.io.progress import Progress
 from textnuggets.model.nuggets import Nuggets
 from textnuggets.model.parquet import iter_rows, read_metadata
 from textnuggets.search.backends.base import Backend, Stored, labels_of
-from textnuggets.search.batching import batches
 from textnuggets.search.manifest import Manifest
 from textnuggets.search.payload import pack_layout, pack_spaces
 from textnuggets.search.results import Added
+
+BATCH = 128  # documents that are written together and then reported ...
+CHARACTERS = 200_000  # ... or fewer if they are long: this takes some seconds to encode
 
 
 class Row(NamedTuple):
@@ -74,7 +77,7 @@ def write_rows(
     """
     written = unchanged = repeated = 0
     with Progress("index", None, show_progress_bar) as progress:
-        for batch in batches(rows, lambda row: len(row.document.text)):
+        for batch in batches(rows, BATCH, CHARACTERS, lambda row: len(row.document.text)):
             latest = {row.document.id: row for row in batch}  # the last row of each id
             known = {item.id: item.payload.get("hash") for item in backend.engine.get(list(latest))}
             new = [row for name, row in latest.items() if known.get(name) != row.digest]

@@ -63,11 +63,6 @@ class PairBatches(NumberedBatches[Pair]):
 
     records: Records
     pairs: int
-    steps: int
-    seed: int
-    accumulate: int = 1
-    process: int = 0
-    processes: int = 1
 
     def _batch(self, number: int) -> list[Pair]:
         epoch, index = divmod(number, len(self.records))

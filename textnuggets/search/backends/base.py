@@ -6,7 +6,6 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
-from uuid import NAMESPACE_URL, uuid5
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,11 +121,6 @@ class Backend(ABC):
     def reclaimable_bytes(self) -> int:
         """Bytes that `compact` would free at least; 0, the default, if it compacts by itself."""
         return 0
-
-
-def point_id(name: str) -> str:
-    """Return the UUID under which an engine stores a document; Qdrant does not accept strings as ids."""
-    return str(uuid5(NAMESPACE_URL, f"textnuggets:{name}"))
 
 
 def labels_of(metadata: Mapping[str, Any]) -> list[str]:

@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textnuggets.errors import IndexFileError, MissingExtraError
+from textnuggets.io.batching import batches
 from textnuggets.io.files import disk_usage
 from textnuggets.io.progress import Progress
 from textnuggets.search.backends import folder as files
-from textnuggets.search.backends.base import Backend, Engine, Found, Stored, point_id
-from textnuggets.search.batching import batches
+from textnuggets.search.backends.base import Backend, Engine, Found, Stored
+from textnuggets.search.backends.points import PAGE, label_filter, point_id, to_payload, to_stored
 from textnuggets.search.manifest import Manifest
 
 try:
@@ -24,7 +25,7 @@ try:
 except ImportError as error:
     raise MissingExtraError("qdrant-edge-py", "search", "an index on disk") from error
 
-PAGE = 256  # documents read at a time
+BATCH = 128  # documents copied together when compacting
 SPARE = 150_000_000  # bytes that must stay free on the disk: files grow in steps of 32 MB
 DATATYPES = {
     "float32": qdrant.VectorStorageDatatype.Float32,
@@ -68,7 +69,7 @@ class EdgeEngine(Engine):
         self._update(
             lambda: qdrant.UpdateOperation.upsert_points(
                 [
-                    qdrant.Point(point_id(item.id), item.vectors.tolist(), {"id": item.id, **item.payload})
+                    qdrant.Point(point_id(item.id), item.vectors.tolist(), to_payload(item))
                     for item in documents
                 ]
             )
@@ -82,13 +83,13 @@ class EdgeEngine(Engine):
                 qdrant.QueryRequest(
                     query=qdrant.Query.Nearest(query.tolist()),
                     limit=k,
-                    filter=_filter(labels),
+                    filter=label_filter(qdrant, labels),
                     with_vector=True,
                     with_payload=True,
                 )
             ),
         )
-        return [Found(_stored(point), point.score) for point in points]
+        return [Found(to_stored(point), point.score) for point in points]
 
     def get(self, ids: Sequence[str]) -> list[Stored]:
         """Return the documents with the given ids, without their vectors."""
@@ -96,7 +97,7 @@ class EdgeEngine(Engine):
         records = _try(
             self.folder, lambda: self._shard.retrieve(points, with_payload=True, with_vector=False)
         )
-        return [_stored(record) for record in records]
+        return [to_stored(record) for record in records]
 
     def delete(self, ids: Sequence[str]) -> None:
         """Delete documents; their bytes stay on disk until the index is compacted."""
@@ -108,7 +109,7 @@ class EdgeEngine(Engine):
         while True:
             request = qdrant.ScrollRequest(offset=offset, limit=PAGE, with_payload=True, with_vector=True)
             records, offset = _try(self.folder, lambda request=request: self._shard.scroll(request))  # type: ignore[misc]
-            yield from map(_stored, records)
+            yield from map(to_stored, records)
             if offset is None:
                 return
 
@@ -236,7 +237,7 @@ class EdgeBackend(Backend):
         compacted = EdgeEngine.create(self.folder / manifest.engine, manifest.dimensions, manifest.dtype)
         try:
             with Progress("compact", count, show_progress_bar) as progress:
-                for batch in batches(self.engine.documents()):
+                for batch in batches(self.engine.documents(), BATCH):
                     compacted.put(batch)
                     progress.add(len(batch))
             compacted.optimize()
@@ -283,18 +284,3 @@ def _try(folder: Path, action: Callable[[], Result]) -> Result:
             raise
         reason = str(error).strip().split("\n")[0] or type(error).__name__
         raise IndexFileError(f"{folder}: {reason}") from error
-
-
-def _stored(point: Any) -> Stored:
-    payload = dict(point.payload or {})
-    vector = point.vector.get("") if isinstance(point.vector, dict) else point.vector
-    vectors = np.zeros((0, 0), np.float32) if vector is None else np.asarray(vector, dtype=np.float32)
-    return Stored(str(payload.pop("id")), vectors, payload)
-
-
-def _filter(labels: Sequence[str]) -> Any:
-    if not labels:
-        return None
-    return qdrant.Filter(
-        must=[qdrant.FieldCondition(key="labels", match=qdrant.MatchValue(value=label)) for label in labels]
-    )

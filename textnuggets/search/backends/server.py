@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textnuggets.errors import ConfigError, IndexFileError, InputError, MissingExtraError
-from textnuggets.search.backends.base import Backend, Engine, Found, Stored, point_id
+from textnuggets.search.backends.base import Backend, Engine, Found, Stored
+from textnuggets.search.backends.points import PAGE, label_filter, point_id, to_payload, to_stored
 from textnuggets.search.manifest import Manifest
 
 try:
@@ -21,7 +22,6 @@ try:
 except ImportError as error:
     raise MissingExtraError("qdrant-client", "search", "an index on a server") from error
 
-PAGE = 256  # documents read at a time
 SECONDS = 60  # timeout of a request
 REQUEST_NUMBERS = 1_000_000  # numbers per request: about 20 MB of JSON, while a server accepts 32 MB
 MOST_NUMBERS = 1_048_576  # a server rejects documents with more numbers
@@ -66,9 +66,10 @@ class ServerEngine(Engine):
             if request and numbers + item.vectors.size > REQUEST_NUMBERS:
                 self._send(request)
                 request, numbers = [], 0
-            payload = {"id": item.id, **item.payload}
             request.append(
-                models.PointStruct(id=point_id(item.id), vector=item.vectors.tolist(), payload=payload)
+                models.PointStruct(
+                    id=point_id(item.id), vector=item.vectors.tolist(), payload=to_payload(item)
+                )
             )
             numbers += item.vectors.size
         self._send(request)
@@ -83,12 +84,12 @@ class ServerEngine(Engine):
                 self.collection,
                 query=query.tolist(),
                 limit=k,
-                query_filter=_filter(labels),
+                query_filter=label_filter(models, labels),
                 with_vectors=True,
                 with_payload=True,
             )
         )
-        return [Found(_stored(point), point.score) for point in answer.points]
+        return [Found(to_stored(point), point.score) for point in answer.points]
 
     def get(self, ids: Sequence[str]) -> list[Stored]:
         """Return the documents with the given ids, without their vectors."""
@@ -96,7 +97,7 @@ class ServerEngine(Engine):
         records = self._try(
             lambda: self.client.retrieve(self.collection, points, with_payload=True, with_vectors=False)
         )
-        return [_stored(record) for record in records]
+        return [to_stored(record) for record in records]
 
     def delete(self, ids: Sequence[str]) -> None:
         """Delete documents."""
@@ -112,7 +113,7 @@ class ServerEngine(Engine):
                     self.collection, offset=offset, limit=PAGE, with_payload=True, with_vectors=True
                 )
             )
-            yield from map(_stored, records)
+            yield from map(to_stored, records)
             if offset is None:
                 return
 
@@ -197,17 +198,3 @@ def _try(collection: str, action: Callable[[], Result]) -> Result:
     except (ApiException, ValueError, OSError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise IndexFileError(f"collection {collection!r}: {reason}") from error
-
-
-def _stored(point: Any) -> Stored:
-    payload = dict(point.payload or {})
-    vectors = np.zeros((0, 0), np.float32) if point.vector is None else np.asarray(point.vector, np.float32)
-    return Stored(str(payload.pop("id")), vectors, payload)
-
-
-def _filter(labels: Sequence[str]) -> Any:
-    if not labels:
-        return None
-    return models.Filter(
-        must=[models.FieldCondition(key="labels", match=models.MatchValue(value=label)) for label in labels]
-    )

@@ -78,6 +78,17 @@ class Objective(ABC):
         generator = torch.Generator().manual_seed(hash((self.recipe.seed, step)) % 2**63)
         return sample_classes(labels, int(vocabulary), count, generator)
 
+    def division(self, process: int, processes: int) -> dict[str, int]:
+        """Return the arguments of `Batches` for the share of one process in the whole run."""
+        optimizer = self.recipe.optimizer
+        return {
+            "steps": optimizer.steps,
+            "seed": self.recipe.seed,
+            "accumulate": optimizer.accumulate,
+            "process": process,
+            "processes": processes,
+        }
+
     @abstractmethod
     def batches(self, process: int, processes: int) -> Sampler[list[Any]]:
         """Return the batches of one process for the whole run."""

@@ -108,10 +108,7 @@ class Contrastive(Objective):
 
     def batches(self, process: int, processes: int) -> PairBatches:
         """Return batches of as many pairs as fit into the token budget if all texts had the maximum length."""
-        optimizer, seed = self.recipe.optimizer, self.recipe.seed
-        return PairBatches(
-            self.records, self.pairs, optimizer.steps, seed, optimizer.accumulate, process, processes
-        )
+        return PairBatches(self.records, self.pairs, **self.division(process, processes))
 
     def query_ratio_at(self, step: int) -> float:
         """Return the ratio of the queries of a step; by default the ratio of the documents."""
@@ -172,7 +169,14 @@ class Contrastive(Objective):
         device = next(model.parameters()).device
         totals = torch.zeros(3, device=device)
         count = max(1, self.recipe.report.documents // (self.pairs * processes))
-        batches = PairBatches(self.dev_records, self.pairs, count, self.recipe.seed, 1, process, processes)
+        batches = PairBatches(
+            self.dev_records,
+            self.pairs,
+            steps=count,
+            seed=self.recipe.seed,
+            process=process,
+            processes=processes,
+        )
         with torch.no_grad():
             for batch in batches:
                 inputs = self.collate([self.dev_pairs[pair] for pair in batch])

@@ -31,16 +31,8 @@ class Decoding(Objective):
 
     def batches(self, process: int, processes: int) -> TokenBatches:
         """Return batches of documents of similar lengths within the token budget."""
-        optimizer = self.recipe.optimizer
-        return TokenBatches(
-            self.lengths,
-            optimizer.batch_tokens,
-            optimizer.steps,
-            self.recipe.seed,
-            optimizer.accumulate,
-            process,
-            processes,
-        )
+        budget = self.recipe.optimizer.batch_tokens
+        return TokenBatches(self.lengths, budget, **self.division(process, processes))
 
     def step(
         self, model: nn.Module, inputs: dict[str, Tensor], step: int, count: Any, processes: int

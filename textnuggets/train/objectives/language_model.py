@@ -21,6 +21,7 @@ from textnuggets.lm.corpus import Place, SegmentCache, TokenStreams, cache_segme
 from textnuggets.lm.memory import History
 from textnuggets.lm.modeling import NuggetLM
 from textnuggets.model.loss import IGNORED
+from textnuggets.model.padding import pad
 from textnuggets.train.objectives.base import Objective, Step, decoding_step
 from textnuggets.train.recipe import Recipe
 
@@ -39,11 +40,6 @@ class SegmentBatches(NumberedBatches[Target]):
     places: Sequence[Place]
     histories: Sequence[int]
     rows: int
-    steps: int
-    seed: int
-    accumulate: int = 1
-    process: int = 0
-    processes: int = 1
 
     def __post_init__(self) -> None:
         depth = np.array([place.segment for place in self.places])
@@ -88,13 +84,8 @@ class SegmentCollator:
 
     def __call__(self, examples: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
         """Return the tensors, padded if the last segment of a text is short."""
-        longest = max(len(example["ids"]) for example in examples)
-        ids = torch.full((len(examples), longest), self.pad_id)
-        labels = torch.full((len(examples), longest), IGNORED)
-        for row, example in enumerate(examples):
-            tokens = torch.from_numpy(example["ids"].astype(np.int64))
-            ids[row, : len(tokens)] = labels[row, : len(tokens)] = tokens
-        tensors = {"input_ids": ids, "labels": labels}
+        ids, mask = pad([example["ids"] for example in examples], self.pad_id)
+        tensors = {"input_ids": ids, "labels": ids.masked_fill(~mask, IGNORED)}
         if examples[0].get("context"):
             rows = [np.concatenate(example["context"]) for example in examples]
             tensors["context"] = torch.from_numpy(np.stack(rows).astype(np.int64))
@@ -139,11 +130,7 @@ class LanguageModelling(Objective):
 
     def batches(self, process: int, processes: int) -> SegmentBatches:
         """Return batches of as many segments as fit into the token budget."""
-        optimizer = self.recipe.optimizer
-        return SegmentBatches(
-            self.places, self.histories, self.rows, optimizer.steps, self.recipe.seed, optimizer.accumulate,
-            process, processes,
-        )  # fmt: skip
+        return SegmentBatches(self.places, self.histories, self.rows, **self.division(process, processes))
 
     def step(
         self, model: nn.Module, inputs: dict[str, Tensor], step: int, count: Any, processes: int
