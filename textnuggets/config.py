@@ -3,24 +3,40 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
+from inspect import Parameter, signature
 from numbers import Integral, Real
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from transformers import AutoConfig, PreTrainedConfig
 
 from textnuggets.errors import ConfigError
 from textnuggets.shipped import locate
 
-OWN_SETTINGS = (
-    "ratio", "query_ratio", "scorer_layer", "selector", "gather", "residual", "feedback", "freeze", "window", "objective",
-    "backbone",
-)  # fmt: skip
 SHORTEST = 16  # minimum window, in tokens
 GatherMode = Literal["token", "mean", "attention", "both"]
 ResidualMode = Literal["add", "straight_through", "off"]
 
 
-class NuggetConfig(PreTrainedConfig):
+class ShippedConfig(PreTrainedConfig):
+    """Base class of configurations that can be loaded by the name of a shipped model."""
+
+    inner: ClassVar[str]
+    """Name of the setting that holds the configuration of the model inside."""
+
+    @classmethod
+    def get_config_dict(cls, name: Any, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:  # type: ignore[override]
+        """Read the `config.json` of a shipped model, a folder or a hub id."""
+        return super().get_config_dict(locate(name), **options)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings for `config.json`, without the local folder that the inner model was loaded from."""
+        settings: dict[str, Any] = super().to_dict()
+        if isinstance(settings.get(self.inner), dict):
+            settings[self.inner].pop("_name_or_path", None)
+        return settings
+
+
+class NuggetConfig(ShippedConfig):
     """Settings of a nugget model (`config.json`).
 
     Args:
@@ -47,6 +63,7 @@ class NuggetConfig(PreTrainedConfig):
     """
 
     model_type = "nugget"
+    inner = "backbone"
 
     def __init__(
         self,
@@ -66,7 +83,7 @@ class NuggetConfig(PreTrainedConfig):
         **kwargs: Any,
     ) -> None:
         for key in kwargs:  # transformers accepts any key, so catch misspelled ones
-            if near := get_close_matches(key, OWN_SETTINGS, n=1, cutoff=0.8):
+            if near := get_close_matches(key, DEFAULTS, n=1, cutoff=0.8):
                 raise ConfigError(f"unknown setting {key!r}: did you mean {near[0]!r}?")
         self.ratio = check_ratio(ratio)
         self.query_ratio = None if query_ratio is None else check_ratio(query_ratio)
@@ -96,17 +113,15 @@ class NuggetConfig(PreTrainedConfig):
         """Whether the vectors can be compared: False only for an autoencoder."""
         return self.objective != "autoencode"
 
-    @classmethod
-    def get_config_dict(cls, name: Any, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:  # type: ignore[override]
-        """Read the `config.json` of a shipped model, a folder or a hub id."""
-        return super().get_config_dict(locate(name), **options)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the settings for `config.json`, without the local folder the backbone was loaded from."""
-        settings: dict[str, Any] = super().to_dict()
-        if isinstance(settings.get("backbone"), dict):
-            settings["backbone"].pop("_name_or_path", None)
-        return settings
+DEFAULTS: dict[str, Any] = {
+    name: parameter.default
+    for name, parameter in signature(NuggetConfig).parameters.items()
+    if parameter.kind is Parameter.POSITIONAL_OR_KEYWORD
+}
+"""All settings of a nugget model, with their defaults."""
+ARCHITECTURE = ("scorer_layer", "selector", "gather", "residual", "feedback")
+"""Settings that determine the modules of a model and how it computes nuggets; training fixes them."""
 
 
 def check_ratio(ratio: float) -> float:

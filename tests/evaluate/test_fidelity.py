@@ -13,6 +13,7 @@ from textnuggets.evaluate.fidelity import (
     to_markdown,
     vectors_of_one_ratio,
 )
+from textnuggets.evaluate.sample import Sample
 from textnuggets.report.figures import draw_fidelity
 
 # Texts of these tests have characters that the tiny tokenizer does not know.
@@ -34,7 +35,7 @@ def test_one_ratio_is_found_between_the_steps():
 def test_documents_are_measured_at_every_step_and_the_saving_reported(copier, tmp_path):
     texts = tmp_path / "texts.txt"
     texts.write_text("\n".join(CORPUS) + "\n")
-    found = evaluate_fidelity(copier, [str(texts)], 0.9, max_tokens=48, cache=str(tmp_path / "cache"))
+    found = evaluate_fidelity(copier, Sample([str(texts)], cache=str(tmp_path / "cache")), 0.9, max_tokens=48)
     assert found["documents"] == sum(step["chosen"] for step in found["fixed"]) > 0
     assert found["each"]["vectors"] <= found["fixed"][-1]["vectors"]
     assert "documents of up to 48 tokens" in to_markdown(found)

@@ -9,6 +9,7 @@ import pytest
 from tests.tiny import CORPUS, tiny_model, tiny_tokenizer
 from textnuggets.errors import ConfigError
 from textnuggets.evaluate.preferences import evaluate_preferences, favoured, group_of, to_markdown
+from textnuggets.evaluate.sample import Sample
 from textnuggets.report.figures import draw_preferences, save_figure
 
 
@@ -20,7 +21,9 @@ def texts(tmp_path):
 
 
 def evaluate(texts, tmp_path, **settings):
-    return evaluate_preferences(tiny_model(**settings), [texts], max_tokens=64, cache=str(tmp_path / "cache"))
+    return evaluate_preferences(
+        tiny_model(**settings), Sample([texts], 1000, cache=str(tmp_path / "cache")), max_tokens=64
+    )
 
 
 def test_shares_are_counts_of_the_text_and_of_the_nuggets(texts, tmp_path):

@@ -14,6 +14,7 @@ from textnuggets.analysis.attribution import probability_gain
 from textnuggets.errors import BackboneError
 from textnuggets.evaluate import probing
 from textnuggets.evaluate.probing import evaluate_probing
+from textnuggets.evaluate.sample import Sample
 from textnuggets.report.figures import draw_gain_around, draw_gain_by_order
 
 
@@ -83,9 +84,7 @@ def test_sums_are_kept_by_order_by_index_and_by_distance():
 def test_gains_are_averaged_over_documents_and_drawn(copier, tmp_path):
     texts = tmp_path / "texts.txt"
     texts.write_text("\n".join(CORPUS) + "\n")
-    found = evaluate_probing(
-        copier, [str(texts)], documents=5, lengths=[32, 48], cache=str(tmp_path / "cache")
-    )
+    found = evaluate_probing(copier, Sample([str(texts)], 5, cache=str(tmp_path / "cache")), lengths=[32, 48])
     assert [part["max_tokens"] for part in found["results"]] == [32, 48]
     part = found["results"][1]
     assert part["documents"] >= 1
@@ -100,7 +99,7 @@ def test_gains_are_averaged_over_documents_and_drawn(copier, tmp_path):
 
 def test_an_encoder_alone_cannot_be_probed(tmp_path):
     with pytest.raises(BackboneError, match="no decoder to probe"):
-        evaluate_probing(tiny_model("bert"), ["none"], cache=str(tmp_path))
+        evaluate_probing(tiny_model("bert"), Sample(["none"], cache=str(tmp_path)))
 
 
 def test_for_a_translation_a_nugget_has_the_same_relative_position_in_the_target(copier, tmp_path):
@@ -111,11 +110,8 @@ def test_for_a_translation_a_nugget_has_the_same_relative_position_in_the_target
     )
     found = evaluate_probing(
         copier,
-        [str(bitext)],
-        documents=3,
+        Sample([str(bitext)], 3, ["en", "fr"], cache=str(tmp_path / "cache")),
         lengths=[32],
-        languages=["en", "fr"],
-        cache=str(tmp_path / "cache"),
     )
     assert found["settings"]["languages"] == ["en", "fr"]
     assert found["results"][0]["documents"] >= 1

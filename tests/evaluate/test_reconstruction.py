@@ -10,6 +10,7 @@ import pytest
 
 from tests.tiny import CORPUS
 from textnuggets.evaluate.reconstruction import evaluate_reconstruction, to_markdown
+from textnuggets.evaluate.sample import Sample
 from textnuggets.model.fingerprint import fingerprint
 
 
@@ -20,10 +21,13 @@ def texts(tmp_path):
     return path
 
 
-def test_a_perfect_copier_gets_perfect_figures_and_a_starved_one_does_not(copier, texts, tmp_path):
-    found = evaluate_reconstruction(
-        copier, [str(texts)], [0.5, 0.03], beams=1, lengths=[64], cache=str(tmp_path / "cache")
-    )
+@pytest.fixture
+def sample(texts, tmp_path):
+    return Sample([str(texts)], cache=str(tmp_path / "cache"))
+
+
+def test_a_perfect_copier_gets_perfect_figures_and_a_starved_one_does_not(copier, sample):
+    found = evaluate_reconstruction(copier, sample, [0.5, 0.03], beams=1, lengths=[64])
     whole, starved = found["results"]
     assert (whole["bleu"], whole["exact"], whole["token_accuracy"]) == (pytest.approx(100), 1.0, 1.0)
     assert whole["documents"] == 5
@@ -32,28 +36,22 @@ def test_a_perfect_copier_gets_perfect_figures_and_a_starved_one_does_not(copier
     assert starved["loss"] > whole["loss"]
 
 
-def test_a_ratio_of_zero_is_one_vector_per_document(copier, texts, tmp_path):
-    found = evaluate_reconstruction(
-        copier, [str(texts)], [0], beams=1, lengths=[64], cache=str(tmp_path / "cache")
-    )
+def test_a_ratio_of_zero_is_one_vector_per_document(copier, sample):
+    found = evaluate_reconstruction(copier, sample, [0], beams=1, lengths=[64])
     assert found["results"][0]["vectors"] == found["results"][0]["documents"] == 5
 
 
-def test_for_a_text_longer_than_the_window_it_is_one_vector_per_window(copier, texts, tmp_path, monkeypatch):
+def test_for_a_text_longer_than_the_window_it_is_one_vector_per_window(copier, sample, monkeypatch):
     monkeypatch.setattr(copier.config, "window", 16)
-    found = evaluate_reconstruction(
-        copier, [str(texts)], [0], beams=1, lengths=[64], cache=str(tmp_path / "cache")
-    )
+    found = evaluate_reconstruction(copier, sample, [0], beams=1, lengths=[64])
     windows = sum(len(item.windows) for item in copier.encode(CORPUS))
     assert found["results"][0]["vectors"] == windows > 5
     assert found["results"][0]["token_accuracy"] is None  # the model never reads so much at once
     assert "| - |" in to_markdown(found)
 
 
-def test_bleu_is_what_sacrebleus_own_command_says(copier, texts, tmp_path):
-    found = evaluate_reconstruction(
-        copier, [str(texts)], [0.1], beams=1, lengths=[64], cache=str(tmp_path / "cache")
-    )
+def test_bleu_is_what_sacrebleus_own_command_says(copier, texts, sample, tmp_path):
+    found = evaluate_reconstruction(copier, sample, [0.1], beams=1, lengths=[64])
     decoded = copier.reconstruct(copier.encode(CORPUS, ratio=0.1), num_beams=1)
     (tmp_path / "decoded.txt").write_text("\n".join(decoded) + "\n")
     command = [
@@ -73,10 +71,8 @@ def test_bleu_is_what_sacrebleus_own_command_says(copier, texts, tmp_path):
     assert low < found["results"][0]["bleu"] < high
 
 
-def test_results_hold_settings_data_versions_and_weights(copier, texts, tmp_path):
-    found = evaluate_reconstruction(
-        copier, [str(texts)], [0.5], beams=1, lengths=[64], cache=str(tmp_path / "c")
-    )
+def test_results_hold_settings_data_versions_and_weights(copier, sample):
+    found = evaluate_reconstruction(copier, sample, [0.5], beams=1, lengths=[64])
     assert found["settings"]["bleu"].startswith("nrefs:1|case:mixed")
     assert len(found["data"][0]["sha256"]) == 64
     assert {"textnuggets", "torch", "transformers", "sacrebleu"} <= found["versions"].keys()

@@ -286,22 +286,28 @@ def test_an_invalid_system_is_named(name, message):
         make_system(name, one_way)
 
 
-def test_a_broken_task_is_named_with_its_line(tmp_path):
+def test_a_task_without_a_folder_is_refused(tmp_path):
     with pytest.raises(InputError, match="no such folder"):
         read_task(tmp_path / "none")
-    with pytest.raises(InputError, match=r"neither task\.jsonl"):
-        read_task(tmp_path)
-    (tmp_path / "task.jsonl").write_text('{"source": "L0", "candidates": ["R0"], "answer": 3}\n')
-    with pytest.raises(InputError, match=r"docs\.txt is missing"):
-        read_task(tmp_path)
-    (tmp_path / "docs.txt").write_text("L0\ta\nR0\tb\n")
-    with pytest.raises(InputError, match=r"task\.jsonl, line 1: source, candidates and answer"):
-        read_task(tmp_path)
-    (tmp_path / "task.jsonl").write_text('{"source": "L0", "candidates": ["R0"], "answer": -1}\n')
-    with pytest.raises(InputError, match=r"task\.jsonl, line 1: source, candidates and answer"):
-        read_task(tmp_path)
-    (tmp_path / "docs.txt").write_text("L0\ta\nR0\n")
-    with pytest.raises(InputError, match=r"docs\.txt, line 2: expected 2 columns"):
+
+
+@pytest.mark.parametrize(
+    ("answer", "documents", "message"),
+    [
+        (None, None, r"neither task\.jsonl"),
+        (0, None, r"docs\.txt is missing"),
+        (3, "L0\ta\nR0\tb\n", r"task\.jsonl, line 1: source, candidates and answer"),
+        (-1, "L0\ta\nR0\tb\n", r"task\.jsonl, line 1: source, candidates and answer"),
+        (0, "L0\ta\nR0\n", r"docs\.txt, line 2: expected 2 columns"),
+    ],
+)
+def test_a_broken_task_is_named_with_its_line(tmp_path, answer, documents, message):
+    if answer is not None:
+        task = {"source": "L0", "candidates": ["R0"], "answer": answer}
+        (tmp_path / "task.jsonl").write_text(json.dumps(task) + "\n")
+    if documents is not None:
+        (tmp_path / "docs.txt").write_text(documents)
+    with pytest.raises(InputError, match=message):
         read_task(tmp_path)
 
 

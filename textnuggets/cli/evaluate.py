@@ -59,11 +59,11 @@ def reconstruction(
     loaded = _prepare(model, data, out, [ratio for ratio in parsed if ratio])
 
     from textnuggets.evaluate.reconstruction import evaluate_reconstruction, to_markdown
+    from textnuggets.evaluate.sample import Sample
     from textnuggets.report.figures import draw_reconstruction
 
-    results = evaluate_reconstruction(
-        loaded, data, parsed, beams, documents, sizes, languages.split(","), seed
-    )
+    sample = Sample(data, documents, languages.split(","), seed)
+    results = evaluate_reconstruction(loaded, sample, parsed, beams, sizes)
     by_length = {
         f"up to {size:g} tokens": {"results": [r for r in results["results"] if r["max_tokens"] == size]}
         for size in sizes
@@ -87,9 +87,10 @@ def preferences(
     loaded = _prepare(model, data, out, [] if ratio is None else [ratio])
 
     from textnuggets.evaluate.preferences import evaluate_preferences, to_markdown
+    from textnuggets.evaluate.sample import Sample
     from textnuggets.report.figures import draw_preferences
 
-    results = evaluate_preferences(loaded, data, ratio, documents, max_tokens, languages, seed)
+    results = evaluate_preferences(loaded, Sample(data, documents, [languages], seed), ratio, max_tokens)
     _write(out, "preferences", results, to_markdown(results), {"": draw_preferences(results)})
 
 
@@ -109,9 +110,10 @@ def probing(
     loaded = _prepare(model, data, out, [] if ratio is None else [ratio])
 
     from textnuggets.evaluate.probing import SHOWN, evaluate_probing, to_markdown
+    from textnuggets.evaluate.sample import Sample
     from textnuggets.report.figures import draw_gain_around, draw_gain_by_order
 
-    results = evaluate_probing(loaded, data, ratio, documents, sizes, languages.split(","), seed)
+    results = evaluate_probing(loaded, Sample(data, documents, languages.split(","), seed), ratio, sizes)
     figures = {"": draw_gain_around(results)}
     for found in results["results"]:
         figures[f"-{found['max_tokens']}"] = draw_gain_by_order(found)
@@ -133,9 +135,10 @@ def fidelity(
     loaded = _prepare(model, data, out, [fidelity])
 
     from textnuggets.evaluate.fidelity import evaluate_fidelity, to_markdown
+    from textnuggets.evaluate.sample import Sample
     from textnuggets.report.figures import draw_fidelity
 
-    results = evaluate_fidelity(loaded, data, fidelity, documents, max_tokens, seed)
+    results = evaluate_fidelity(loaded, Sample(data, documents, seed=seed), fidelity, max_tokens)
     _write(out, "fidelity", results, to_markdown(results), {"": draw_fidelity(results)})
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from textnuggets.analysis.fidelity import LADDER, check_fidelity, encode_and_measure
-from textnuggets.data.packed import CACHE
-from textnuggets.evaluate.provenance import draw_documents, provenance
+from textnuggets.evaluate.provenance import provenance
+from textnuggets.evaluate.sample import Sample
 from textnuggets.io.progress import Progress
 from textnuggets.model.modeling import NuggetModel
 
@@ -19,26 +18,20 @@ BATCH = 32
 
 def evaluate_fidelity(
     model: NuggetModel,
-    sources: Sequence[str],
+    sample: Sample,
     fidelity: float = 0.95,
-    documents: int = 200,
     max_tokens: int = 128,
-    seed: int = 0,
-    cache: str = CACHE,
 ) -> dict[str, Any]:
     """Measure documents at every ratio of the ladder, and compare a ratio per document with one for all.
 
     Args:
         model: Nugget model with a decoder.
-        sources: Corpora, as for training.
+        sample: Documents to measure.
         fidelity: Target BLEU of `encode_to_fidelity`, from 0 to 1.
-        documents: Number of documents drawn.
         max_tokens: Maximum number of tokens per document.
-        seed: Seed of the document sample.
-        cache: Folder for packed documents.
     """
     check_fidelity(model, fidelity)
-    corpus, rows = draw_documents(model, sources, max_tokens, documents, seed, ["en"], cache)
+    corpus, rows = sample.draw(model, max_tokens)
     texts = [text for text, _ in corpus.texts(rows)]
     scores = np.zeros((len(LADDER), len(texts)))
     vectors = np.zeros((len(LADDER), len(texts)), dtype=np.int64)
@@ -61,7 +54,7 @@ def evaluate_fidelity(
     return {
         "question": "fidelity",
         "settings": {"fidelity": fidelity, "max_tokens": max_tokens, "measure": "sentence BLEU, greedy"},
-        **provenance(model, sources, seed),
+        **provenance(model, sample),
         "documents": len(texts),
         "tokens": tokens,
         "fixed": [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -12,9 +11,9 @@ import torch
 
 from textnuggets.analysis.highlight import highlight
 from textnuggets.data.batching import Collator
-from textnuggets.data.packed import CACHE
 from textnuggets.errors import ConfigError
-from textnuggets.evaluate.provenance import draw_documents, provenance
+from textnuggets.evaluate.provenance import provenance
+from textnuggets.evaluate.sample import Sample
 from textnuggets.io.progress import Progress
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.selection import nugget_count
@@ -60,30 +59,25 @@ def bare_piece(token: str) -> str:
 
 def evaluate_preferences(
     model: NuggetModel,
-    sources: Sequence[str],
+    sample: Sample,
     ratio: float | None = None,
-    documents: int = 1000,
     max_tokens: int = 128,
-    language: str = "en",
-    seed: int = 0,
-    cache: str = CACHE,
 ) -> dict[str, Any]:
     """Measure the share of every token type among the nuggets and in the text.
 
     Args:
         model: Any nugget model that selects tokens.
-        sources: Corpora, as for training.
+        sample: Documents to measure, in one language; for aligned pairs, the side to read.
         ratio: Compression ratio; default: the model's own.
-        documents: Number of documents drawn.
         max_tokens: Maximum number of tokens per document.
-        language: Language of the texts; for aligned pairs, the side to read.
-        seed: Seed of the document sample.
-        cache: Folder for packed documents.
     """
     ratio = model.config.ratio if ratio is None else ratio
+    if len(sample.languages) != 1:
+        raise ConfigError(f"preferences are measured in one language, got {list(sample.languages)}.")
+    language = sample.languages[0]
     if model.selector.pools:
         raise ConfigError("the selector 'mean' pools all tokens into one vector and chooses no tokens.")
-    corpus, rows = draw_documents(model, sources, max_tokens, documents, seed, [language], cache)
+    corpus, rows = sample.draw(model, max_tokens)
     collate = Collator(model.pad_id)
     in_text: Counter[int] = Counter()
     chosen: Counter[int] = Counter()
@@ -130,7 +124,7 @@ def evaluate_preferences(
     return {
         "question": "preferences",
         "settings": {"ratio": ratio, "max_tokens": max_tokens, "language": language, "rare": RARE},
-        **provenance(model, sources, seed),
+        **provenance(model, sample),
         "documents": len(rows),
         "tokens": tokens,
         "nuggets": nuggets,

@@ -16,9 +16,10 @@ import numpy as np
 import torch
 
 from textnuggets.analysis.attribution import probability_gain
-from textnuggets.data.packed import CACHE, PackedCorpus
+from textnuggets.data.packed import PackedCorpus
 from textnuggets.errors import BackboneError
-from textnuggets.evaluate.provenance import draw_documents, provenance
+from textnuggets.evaluate.provenance import provenance
+from textnuggets.evaluate.sample import Sample
 from textnuggets.io.progress import Progress
 from textnuggets.model.modeling import NuggetModel
 
@@ -28,45 +29,35 @@ REACH = 64  # tokens on either side of a nugget in the centred curve
 
 def evaluate_probing(
     model: NuggetModel,
-    sources: Sequence[str],
+    sample: Sample,
     ratio: float | None = None,
-    documents: int = 1000,
     lengths: Sequence[int] = (128,),
-    languages: Sequence[str] = ("en",),
-    seed: int = 0,
-    cache: str = CACHE,
 ) -> dict[str, Any]:
     """Measure the mean probability gain by token index for the first nuggets, and by distance from the nugget.
 
     Args:
         model: Nugget model with a decoder.
-        sources: Corpora, as for training.
+        sample: Documents to measure.
         ratio: Compression ratio; default: the model's own.
-        documents: Number of documents drawn per length.
         lengths: Maximum numbers of tokens per document.
-        languages: Language of the texts; source and target for a translation model.
-        seed: Seed of the document sample.
-        cache: Folder for packed documents.
     """
     if not model.can_decode:
         raise BackboneError(f"a {model.adapter.config.model_type} backbone has no decoder to probe.")
     ratio = model.config.ratio if ratio is None else ratio
     found = []
-    with Progress("probing", total=len(lengths) * documents) as progress:
+    with Progress("probing", total=len(lengths) * sample.documents) as progress:
         for length in lengths:
             # Only documents that nearly fill the length, so that token indices are comparable between them.
-            corpus, rows = draw_documents(
-                model, sources, length, documents, seed, languages, cache, min_tokens=length * 3 // 4
-            )
+            corpus, rows = sample.draw(model, length, min_tokens=length * 3 // 4)
             found.append(_probe(model, corpus, rows, ratio, length, progress))
     return {
         "question": "probing",
         "settings": {
             "ratio": ratio,
             "baseline": "a vector of zeros in place of the nugget",
-            "languages": list(languages),
+            "languages": list(sample.languages),
         },
-        **provenance(model, sources, seed),
+        **provenance(model, sample),
         "results": found,
     }
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-import random
-from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -13,8 +11,9 @@ from typing import Any
 import torch
 
 from textnuggets import __version__
-from textnuggets.data.packed import PackedCorpus, PackingSettings, load_corpus, tokenizers_of
+from textnuggets.config import ARCHITECTURE
 from textnuggets.errors import InputError
+from textnuggets.evaluate.sample import Sample
 from textnuggets.io.corpora import check_source
 from textnuggets.io.files import replacing
 from textnuggets.io.hashing import digest_files
@@ -22,18 +21,17 @@ from textnuggets.model.fingerprint import fingerprint
 from textnuggets.model.modeling import NuggetModel
 
 
-def provenance(model: NuggetModel, sources: Sequence[str], seed: int) -> dict[str, Any]:
+def provenance(model: NuggetModel, sample: Sample) -> dict[str, Any]:
     """Return the model's weights and settings, the data, the seed and the software versions."""
-    settings = ("scorer_layer", "selector", "residual", "feedback", "window")
     return {
         "model": {
             "backbone": model.adapter.config.model_type,
             "weights": fingerprint(model),
             "parameters": model.num_parameters(),
-            **{key: getattr(model.config, key) for key in settings},
+            **{key: getattr(model.config, key) for key in (*ARCHITECTURE, "window")},
         },
-        "data": [describe_source(source) for source in sources],
-        "seed": seed,
+        "data": [describe_source(source) for source in sample.sources],
+        "seed": sample.seed,
         **software("sacrebleu"),
     }
 
@@ -53,22 +51,6 @@ def software(*packages: str) -> dict[str, Any]:
         },
         "threads": torch.get_num_threads(),
     }
-
-
-def draw_documents(
-    model: NuggetModel,
-    sources: Sequence[str],
-    max_tokens: int,
-    count: int,
-    seed: int,
-    languages: Sequence[str],
-    cache: str,
-    min_tokens: int = 16,
-) -> tuple[PackedCorpus, list[int]]:
-    """Return a packed corpus and the rows of a random sample of its documents."""
-    settings = PackingSettings(list(languages), max_tokens, min_tokens, cache, translates=len(languages) > 1)
-    corpus = load_corpus(sources, settings, tokenizers_of(model, settings))
-    return corpus, random.Random(seed).sample(range(len(corpus)), min(count, len(corpus)))
 
 
 def describe_source(source: str) -> dict[str, Any]:

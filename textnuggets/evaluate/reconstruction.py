@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from textnuggets.analysis.bleu import Bleu
 from textnuggets.analysis.teacher_forcing import TeacherForced
 from textnuggets.data.batching import Collator
-from textnuggets.data.packed import CACHE, PackedCorpus
+from textnuggets.data.packed import PackedCorpus
 from textnuggets.errors import BackboneError
-from textnuggets.evaluate.provenance import draw_documents, provenance
+from textnuggets.evaluate.provenance import provenance
+from textnuggets.evaluate.sample import Sample
 from textnuggets.evaluate.stats import bootstrap
 from textnuggets.io.progress import Progress
 from textnuggets.model.modeling import NuggetModel
@@ -49,44 +50,36 @@ class Fidelity:
 
 def evaluate_reconstruction(
     model: NuggetModel,
-    sources: Sequence[str],
+    sample: Sample,
     ratios: Sequence[float],
     beams: int = 5,
-    documents: int = 200,
     lengths: Sequence[int] = (128,),
-    languages: Sequence[str] = ("en",),
-    seed: int = 0,
-    cache: str = CACHE,
 ) -> dict[str, Any]:
     """Decode packed documents from their nuggets and compare them with the originals.
 
     Args:
         model: Nugget model with a decoder.
-        sources: Corpora, as for training.
+        sample: Documents to measure. An autoencoder, in one language, is compared with its input; a translation
+            model, in two, with the reference.
         ratios: Compression ratios; 0 is a single vector.
         beams: Beam width; 5 in the paper.
-        documents: Number of documents drawn per length.
-        lengths: Maximum numbers of tokens per document; adjacent sentences are joined up to it.
-        languages: One language for an autoencoder, which is compared with its input; source and target for a
-            translation model, which is compared with the reference.
-        seed: Seed of the document sample and of the bootstrap.
-        cache: Folder for packed documents.
+        lengths: Maximum numbers of tokens per document.
     """
-    bleu = Bleu(language=languages[-1])
+    bleu = Bleu(language=sample.languages[-1])
     if not model.can_decode:
         raise BackboneError(
             f"a {model.adapter.config.model_type} backbone has no decoder to reconstruct with."
         )
     found: list[Fidelity] = []
-    with Progress("reconstruct", total=len(lengths) * len(ratios) * documents) as progress:
+    with Progress("reconstruct", total=len(lengths) * len(ratios) * sample.documents) as progress:
         for length in lengths:
-            corpus, rows = draw_documents(model, sources, length, documents, seed, languages, cache)
+            corpus, rows = sample.draw(model, length)
             for ratio in ratios:
-                found.append(_measure(model, corpus, rows, ratio, length, beams, bleu, seed, progress))
+                found.append(_measure(model, corpus, rows, ratio, length, beams, bleu, sample.seed, progress))
     return {
         "question": "reconstruction",
-        "settings": {"beams": beams, "languages": list(languages), "bleu": bleu.signature},
-        **provenance(model, sources, seed),
+        "settings": {"beams": beams, "languages": list(sample.languages), "bleu": bleu.signature},
+        **provenance(model, sample),
         "results": [asdict(item) for item in found],
     }
 
