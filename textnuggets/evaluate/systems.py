@@ -27,7 +27,7 @@ from textnuggets.errors import InputError
 from textnuggets.evaluate.pooling_baselines import REDUCTIONS
 from textnuggets.io.progress import Progress
 from textnuggets.model.encoding import Budget, as_dtype, encode_stream
-from textnuggets.model.fingerprint import fingerprint
+from textnuggets.model.fingerprint import SETTINGS, fingerprint
 from textnuggets.model.load import load_nugget_model
 from textnuggets.model.maxsim import Similarity, unit
 from textnuggets.model.modeling import NuggetModel
@@ -107,7 +107,7 @@ class Vectors(System):
         reduce = REDUCTIONS[self.method]
         return [
             # The number of nuggets at this ratio, summed over windows.
-            reduce(nuggets.vectors, sum(nugget_count(int(n), ratio) for n in nuggets.windows[:, 1]))
+            reduce(nuggets.vectors, sum(nugget_count(int(n), ratio) for n in nuggets.window_tokens))
             for nuggets in _all_tokens(self.model_name, tuple(texts))
         ]
 
@@ -116,10 +116,7 @@ class Vectors(System):
         return {
             "weights": fingerprint(self.model),
             "backbone": self.model.adapter.config.model_type,
-            **{
-                key: getattr(self.model.config, key)
-                for key in ("selector", "gather", "scorer_layer", "feedback")
-            },
+            **{key: getattr(self.model.config, key) for key in SETTINGS},
             "window": self.model.window,
             "method": self.method or "nuggets",
             "ratio": None if self.method in WITHOUT_RATIO else self.ratio,

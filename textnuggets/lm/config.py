@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal, get_args
 
-from transformers import PreTrainedConfig
-
-from textnuggets.config import NuggetConfig, check_count
+from textnuggets.config import NuggetConfig, ShippedConfig, check_count
 from textnuggets.errors import ConfigError
-from textnuggets.shipped import locate
 
 Memory = Literal["nuggets", "tokens", "compressive"]
 
 
-class NuggetLMConfig(PreTrainedConfig):
+class NuggetLMConfig(ShippedConfig):
     """Settings of a language model (`config.json`).
 
     Args:
@@ -29,6 +26,7 @@ class NuggetLMConfig(PreTrainedConfig):
     """
 
     model_type = "nugget_lm"
+    inner = "nugget"
     sub_configs: ClassVar[dict[str, Any]] = {"nugget": NuggetConfig}  # lets attn_implementation reach it
 
     def __init__(
@@ -57,15 +55,3 @@ class NuggetLMConfig(PreTrainedConfig):
                 f"a segment of {segment} tokens cannot be pooled by {pooled}: choose a divisor of {segment}."
             )
         super().__init__(**kwargs)
-
-    @classmethod
-    def get_config_dict(cls, name: Any, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:  # type: ignore[override]
-        """Read `config.json` of a shipped model, a folder or a hub id."""
-        return super().get_config_dict(locate(name), **options)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the content of `config.json`, without the local path the nugget model was loaded from."""
-        settings: dict[str, Any] = super().to_dict()
-        if isinstance(settings.get("nugget"), dict):
-            settings["nugget"].pop("_name_or_path", None)
-        return settings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from textnuggets.config import NuggetConfig
+from textnuggets.config import ARCHITECTURE, NuggetConfig
 
 CARD = """\
 ---
@@ -27,11 +27,7 @@ nuggets = model.encode(["Some text, and some more."])
 | setting | value |
 |---|---|
 | backbone | {name} ({architecture}) |
-| ratio | {ratio} |
-| selector | {selector} |
-| scorer layer | {layer} |
-| feedback | {feedback} |
-| residual | {residual} |
+{settings}
 | window | {window} |
 
 The weights are derived from the backbone's, so its licence and attribution apply.
@@ -48,10 +44,8 @@ def model_card(config: NuggetConfig) -> str:
         base=f"base_model: {config.backbone_name}\n" if is_hub_id else "",
         name=name,
         architecture=config.backbone.model_type,
-        ratio=config.ratio,
-        selector=config.selector,
-        layer=config.scorer_layer,
-        feedback=config.feedback,
-        residual=config.residual,
+        settings="\n".join(
+            f"| {key.replace('_', ' ')} | {getattr(config, key)} |" for key in ("ratio", *ARCHITECTURE)
+        ),
         window=config.window or "the backbone's limit",
     )

@@ -47,8 +47,8 @@ def reconstruct_all(
     check_decodable(model, nuggets)
     windows = [window for item in nuggets for window in _windows(item)]
     # An empty window decodes to an empty text; the decoder would invent one.
-    nonempty = [i for i, window in enumerate(windows) if window.windows[0, 3] > window.windows[0, 2]]
-    order = sorted(nonempty, key=lambda i: -int(windows[i].windows[0, 1]))
+    nonempty = [i for i, window in enumerate(windows) if (np.diff(window.window_spans) > 0).any()]
+    order = sorted(nonempty, key=lambda i: -windows[i].token_count)
     decoded = [Decoded()] * len(windows)
     for start in range(0, len(order), batch_size):
         rows = order[start : start + batch_size]
@@ -80,9 +80,9 @@ def check_decodable(model: NuggetModel, nuggets: Sequence[Nuggets]) -> None:
 
 def _windows(nuggets: Nuggets) -> list[Nuggets]:
     """Split nuggets by window."""
-    stops = np.cumsum(nuggets.windows[:, 0])
+    counts = nuggets.window_counts
     parts = []
-    for (count, *_), stop, window in zip(nuggets.windows, stops, nuggets.windows, strict=True):
+    for count, stop, window in zip(counts, np.cumsum(counts), nuggets.windows, strict=True):
         cut = slice(int(stop - count), int(stop))
         parts.append(
             Nuggets(
@@ -152,7 +152,8 @@ def _likelihoods(
 
 def _join(nuggets: Nuggets, parts: list[Decoded], with_words: bool) -> Reconstruction:
     """Join decoded windows into one text with the whitespace of the original."""
-    glued = (nuggets.windows[1:, 2] == nuggets.windows[:-1, 3]).tolist()
+    starts, ends = nuggets.window_spans.T
+    glued = (starts[1:] == ends[:-1]).tolist()
     text, spans = nuggets.layout.join([part.text for part in parts], glued)
     if not with_words:
         return Reconstruction(text, ())

@@ -9,17 +9,18 @@ from difflib import get_close_matches
 import torch
 from transformers import PreTrainedConfig
 
-from textnuggets.config import SHORTEST, NuggetConfig
+from textnuggets.config import ARCHITECTURE, DEFAULTS, SHORTEST, NuggetConfig
 from textnuggets.errors import BackboneError, ConfigError
 from textnuggets.lm.modeling import NuggetLM, is_language_model
-from textnuggets.model.backbone import backbone_window
+from textnuggets.model.families import backbone_window
 from textnuggets.model.load import load_nugget_model
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.selection import get_selector
 from textnuggets.train.recipe import Recipe
 from textnuggets.train.tables import ModelRecipe
 
-ARCHITECTURE = ("scorer_layer", "selector", "gather", "residual", "feedback")
+# Settings of a nugget model that a recipe has; `backbone` is a name in a recipe, but a configuration in a model.
+SHARED = [key for key in DEFAULTS if key in ModelRecipe.model_fields and key != "backbone"]
 
 
 def build_model(recipe: Recipe) -> NuggetModel | NuggetLM:
@@ -93,8 +94,7 @@ def build_nugget_model(recipe: Recipe) -> NuggetModel:
 def _new_model(settings: ModelRecipe) -> NuggetModel:
     """Return an untrained nugget model on the backbone."""
     assert settings.backbone is not None
-    keys = ("ratio", "query_ratio", *ARCHITECTURE, "freeze")
-    config = NuggetConfig(**{key: getattr(settings, key) for key in keys})
+    config = NuggetConfig(**{key: getattr(settings, key) for key in SHARED})
     return NuggetModel.from_backbone(settings.backbone, config, dtype=torch.float32)
 
 

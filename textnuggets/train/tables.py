@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from textnuggets.config import GatherMode, ResidualMode
+from textnuggets.config import DEFAULTS, GatherMode, ResidualMode
 from textnuggets.data.packed import CACHE
 from textnuggets.lm.config import Memory
 
@@ -68,24 +68,24 @@ class ModelRecipe(Table):
     start: str | None = None
     """Folder, hub id or shipped name of a trained nugget model to start from instead of a backbone; for
     language_model, also a language model."""
-    ratio: Ratio = 0.1
+    ratio: Ratio = DEFAULTS["ratio"]
     """Default ratio of the trained model."""
     query_ratio: Ratio | None = None
     """Ratio of queries in search; by default the query ratio of model.start, if any, or model.ratio."""
-    scorer_layer: Count = 3
+    scorer_layer: Count = DEFAULTS["scorer_layer"]
     """Encoder layer l whose hidden states are scored."""
-    selector: str = "learned"
+    selector: str = DEFAULTS["selector"]
     """Rule that selects the nuggets: learned, spread (learned, one in each of k equal chunks), even_content (the last
     token of each of k chunks of equal content), chunking, sentence_boundary, all_tokens, or mean (TSDAE). If it is not
     set, model.start keeps its selector."""
-    gather: GatherMode = "token"
+    gather: GatherMode = DEFAULTS["gather"]
     """Content of a nugget: the selected token, the mean of the segment that ends with it, attention over that segment,
     or both (token and mean)."""
-    residual: ResidualMode = "add"
+    residual: ResidualMode = DEFAULTS["residual"]
     """How scores enter cross-attention: add, straight_through or off."""
-    feedback: bool = True
+    feedback: bool = DEFAULTS["feedback"]
     """Whether the layers above l receive an embedding that marks the selected tokens."""
-    freeze: bool = True
+    freeze: bool = DEFAULTS["freeze"]
     """Whether the embeddings and the lowest l layers are frozen."""
     freeze_parts: list[str] = []
     """Names of further modules to freeze, such as "backbone.model.decoder.layers.0"."""
