@@ -20,7 +20,8 @@ from tests.tiny import (
 )
 from textnuggets import NuggetConfig, NuggetModel
 from textnuggets.errors import BackboneError, ConfigError
-from textnuggets.model.backbone import T5_WINDOW, BackboneAdapter
+from textnuggets.model.backbone import BackboneAdapter
+from textnuggets.model.families import T5_WINDOW
 from textnuggets.model.selection import nugget_count
 
 

@@ -212,6 +212,14 @@ def test_invalid_json_large_bodies_and_invalid_unicode_are_refused(client):
     assert client.get("/none").json()["error"]["message"] == "Not Found"
 
 
+NUGGET = {
+    "token": "a",
+    "span": [0, 1],
+    "segment": [0, 1],
+    "score": 0.0,
+    "position": 0,
+    "vector": [0.1] * 32,
+}
 BAD_NUGGETS = {
     "position": {"position": 10**30},
     "span": {"span": [-1, 2]},
@@ -223,15 +231,7 @@ BAD_NUGGETS = {
 
 @pytest.mark.parametrize("name", BAD_NUGGETS)
 def test_invalid_nuggets_are_refused(client, name):
-    good = {
-        "token": "a",
-        "span": [0, 1],
-        "segment": [0, 1],
-        "score": 0.0,
-        "position": 0,
-        "vector": [0.1] * 32,
-    }
-    whole = {"nuggets": [{**good, **BAD_NUGGETS[name]}], "windows": [[1, 3, 0, 1]], "token_count": 3}
+    whole = {"nuggets": [{**NUGGET, **BAD_NUGGETS[name]}], "windows": [[1, 3, 0, 1]], "token_count": 3}
     answer = client.post("/reconstruct", json={"nuggets": [whole]})
     assert answer.status_code == 422
     assert answer.json()["error"]["param"].startswith("nuggets")
@@ -242,15 +242,7 @@ def test_invalid_nuggets_are_refused(client, name):
     [[[1, 1, 0, 0], [0, 1, 0, 5]], [[1, 0, 0, 1]], [[1, 9999, 0, 1]], [[1, 2, 5, 1]], [], [[2, 3, 0, 1]]],
 )
 def test_invalid_windows_are_refused(client, windows):
-    nugget = {
-        "token": "a",
-        "span": [0, 1],
-        "segment": [0, 1],
-        "score": 0.0,
-        "position": 0,
-        "vector": [0.1] * 32,
-    }
-    body = {"nuggets": [{"nuggets": [nugget], "windows": windows, "token_count": 3}]}
+    body = {"nuggets": [{"nuggets": [NUGGET], "windows": windows, "token_count": 3}]}
     answer = client.post("/reconstruct", json=body)
     assert answer.status_code == 422
     assert "windows" in answer.json()["error"]["message"]

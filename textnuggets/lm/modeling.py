@@ -14,7 +14,6 @@ from textnuggets.lm.config import Memory, NuggetLMConfig
 from textnuggets.lm.decoder import SegmentDecoder
 from textnuggets.lm.delta import read_difference, write_difference
 from textnuggets.lm.stream import Stream
-from textnuggets.model.backbone import backbone_window
 from textnuggets.model.checkpoint import (
     best_device,
     check_complete,
@@ -22,6 +21,7 @@ from textnuggets.model.checkpoint import (
     hub_options,
     quiet_loading,
 )
+from textnuggets.model.families import backbone_window
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.tokenization import load_tokenizer, special_frame
 from textnuggets.shipped import locate

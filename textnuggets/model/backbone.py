@@ -1,9 +1,9 @@
-"""Adapter for transformers models; the only module that depends on their structure.
+"""Adapter for transformers models; with `families`, the only module that depends on their structure.
 
 It relies on public behaviour only:
 
 - `model.get_encoder()` returns the encoder of an encoder-decoder model, and its layers are in one
-  `nn.ModuleList`, whose name is listed per family below.
+  `nn.ModuleList`, whose name `families` lists.
 - A layer takes the hidden states as its first argument (or as `hidden_states=`), so a PyTorch
   forward pre-hook on layer l receives X^(l) and can replace it. No attention code is patched.
 - A float `attention_mask` of four dimensions is added unchanged to the scaled
@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextvars import ContextVar
 from copy import deepcopy
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,40 +29,7 @@ from transformers import AutoModel, AutoModelForSeq2SeqLM, DynamicCache, Generat
 from transformers.modeling_outputs import BaseModelOutput
 
 from textnuggets.errors import BackboneError, ConfigError
-
-
-@dataclass(frozen=True)
-class Family:
-    """Properties of an architecture."""
-
-    layers: str
-    """Dotted path of the encoder's list of layers."""
-    above: tuple[str, ...] = ()
-    """Encoder modules after the layers, which are never frozen."""
-    decodes: bool = False
-    """Whether there is a decoder."""
-    scales_attention: bool = True
-    """Whether attention logits are divided by sqrt(head_dim); T5 does not."""
-    padded_positions: bool = False
-    """Whether position ids start after the padding id, which leaves fewer for text."""
-    options: tuple[tuple[str, Any], ...] = ()
-    """Extra arguments when the model is built."""
-
-
-_NO_POOLER = (("add_pooling_layer", False),)
-
-FAMILIES: dict[str, Family] = {
-    "bart": Family("layers", decodes=True),
-    "mbart": Family("layers", above=("layer_norm",), decodes=True),
-    "marian": Family("layers", decodes=True),
-    "pegasus": Family("layers", above=("layer_norm",), decodes=True),
-    "t5": Family("block", above=("final_layer_norm",), decodes=True, scales_attention=False),
-    "bert": Family("encoder.layer", options=_NO_POOLER),
-    "roberta": Family("encoder.layer", padded_positions=True, options=_NO_POOLER),
-    "xlm-roberta": Family("encoder.layer", padded_positions=True, options=_NO_POOLER),
-    "distilbert": Family("transformer.layer"),
-    "mpnet": Family("encoder.layer", padded_positions=True, options=_NO_POOLER),
-}
+from textnuggets.model.families import Family, find_family
 
 BIAS_CARRIERS = ("eager", "sdpa")  # attention implementations that add a float mask to the logits
 # Backbones trained for summarization set these for `generate`; an exact reconstruction needs them off.
@@ -75,20 +41,6 @@ FAITHFUL: dict[str, Any] = {
     "min_length": 0,
     "min_new_tokens": None,
 }
-T5_WINDOW = 512  # T5 has no hard limit; it was trained on 512 tokens
-
-
-def find_family(config: PreTrainedConfig) -> Family:
-    """Return the family of a backbone configuration; raise BackboneError if it is not supported."""
-    family = FAMILIES.get(config.model_type)
-    if family is None:
-        with_decoder = ", ".join(name for name, f in FAMILIES.items() if f.decodes)
-        encoders = ", ".join(name for name, f in FAMILIES.items() if not f.decodes)
-        raise BackboneError(
-            f"architecture {config.model_type!r} is not supported. "
-            f"Encoder-decoders: {with_decoder}. Encoders, for search: {encoders}."
-        )
-    return family
 
 
 def check_attention(family: Family, attention: str | None) -> None:
@@ -98,17 +50,6 @@ def check_attention(family: Family, attention: str | None) -> None:
             f"attention {attention!r} cannot add the scores to cross-attention. "
             f"Load the model with attn_implementation='sdpa' or 'eager'."
         )
-
-
-def backbone_window(config: PreTrainedConfig, requested: int | None = None) -> int:
-    """Return the maximum number of tokens encoded at once: `requested`, capped at the backbone's limit."""
-    family = find_family(config)
-    limit = getattr(config, "max_position_embeddings", None)
-    if limit is None:
-        return requested or T5_WINDOW
-    # RoBERTa numbers positions from the padding id + 1; MPNet from 2, whatever the padding id.
-    available = limit - max(config.pad_token_id, 1) - 1 if family.padded_positions else limit
-    return available if requested is None else min(available, requested)
 
 
 def build_backbone(config: PreTrainedConfig, **options: Any) -> Any:

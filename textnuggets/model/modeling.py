@@ -17,8 +17,9 @@ from transformers import initialization as init
 
 from textnuggets.config import NuggetConfig, ResidualMode
 from textnuggets.errors import BackboneError, ConfigError, InputError
-from textnuggets.model.backbone import BackboneAdapter, backbone_window, build_backbone
+from textnuggets.model.backbone import BackboneAdapter, build_backbone
 from textnuggets.model.encoding import Budget
+from textnuggets.model.families import backbone_window
 from textnuggets.model.feedback import Feedback
 from textnuggets.model.interface import TextInterface
 from textnuggets.model.loss import SampledClasses, decoding_loss

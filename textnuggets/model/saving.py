@@ -13,7 +13,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from textnuggets.config import NuggetConfig
 from textnuggets.errors import ConfigError
 from textnuggets.model import quantized
-from textnuggets.model.backbone import build_backbone, find_family, load_backbone
+from textnuggets.model.backbone import build_backbone, load_backbone
 from textnuggets.model.card import model_card
 from textnuggets.model.checkpoint import (
     check_checkpoint,
@@ -23,6 +23,7 @@ from textnuggets.model.checkpoint import (
     load_config,
     quiet_loading,
 )
+from textnuggets.model.families import find_family
 from textnuggets.model.selection import get_selector
 from textnuggets.model.tokenization import check_tokenizer, fetch, load_tokenizer, punctuation_ids
 from textnuggets.shipped import locate

@@ -24,12 +24,13 @@ from textnuggets.model.selection import nugget_count
 from textnuggets.model.windows import cut_into_windows
 from textnuggets.search.results import Hit
 from textnuggets.serve import schemas as s
+from textnuggets.serve import standard_schemas as standard
 from textnuggets.serve.models import Served
 
 
-def model(served: Served, searches: bool) -> s.ModelOut:
+def model(served: Served, searches: bool) -> standard.ModelOut:
     """Return a model in OpenAI's format, with its capabilities."""
-    return s.ModelOut(
+    return standard.ModelOut(
         id=served.name,
         dimensions=served.model.value.out_features,
         ratio=served.model.config.ratio,
@@ -40,14 +41,16 @@ def model(served: Served, searches: bool) -> s.ModelOut:
     )
 
 
-def embeddings(encoded: Sequence[Nuggets], request: s.EmbeddingsRequest, name: str) -> s.EmbeddingsAnswer:
+def embeddings(
+    encoded: Sequence[Nuggets], request: standard.EmbeddingsRequest, name: str
+) -> standard.EmbeddingsAnswer:
     """Return vectors in OpenAI's format."""
     data = []
     for index, nuggets in enumerate(encoded):
         vectors = nuggets.vectors.astype("<f4")
         as_base64 = request.encoding_format == "base64"
         data.append(
-            s.Embedding(
+            standard.Embedding(
                 index=index,
                 embedding=b64encode(vectors.tobytes()).decode() if as_base64 else vectors.tolist(),
                 shape=vectors.shape,
@@ -55,37 +58,37 @@ def embeddings(encoded: Sequence[Nuggets], request: s.EmbeddingsRequest, name: s
                 scores=nuggets.scores.tolist() if request.scores else None,
             )
         )
-    return s.EmbeddingsAnswer(data=data, model=name, usage=_usage(encoded))
+    return standard.EmbeddingsAnswer(data=data, model=name, usage=_usage(encoded))
 
 
-def _usage(encoded: Sequence[Nuggets]) -> s.Usage:
+def _usage(encoded: Sequence[Nuggets]) -> standard.Usage:
     tokens = sum(nuggets.token_count for nuggets in encoded)
-    return s.Usage(prompt_tokens=tokens, total_tokens=tokens)
+    return standard.Usage(prompt_tokens=tokens, total_tokens=tokens)
 
 
 def rerank(
     query: Nuggets,
     encoded: Sequence[Nuggets],
     documents: Sequence[str],
-    request: s.RerankRequest,
+    request: standard.RerankRequest,
     model: str,
     answer_id: str,
     warning: str | None,
-) -> s.RerankAnswer:
+) -> standard.RerankAnswer:
     """Return documents in the format shared by Cohere and Jina, best first."""
     # Pass arrays, since maxsim would warn about Nuggets that are not comparable; the response has its own warning.
     scores = np.asarray(maxsim(query.vectors, [item.vectors for item in encoded]))
     order = np.argsort(-scores, kind="stable")[: request.top_n]
     results = [
-        s.RerankResult(
+        standard.RerankResult(
             index=int(i),
             relevance_score=float(scores[i]),
-            document=s.RerankDocument(text=documents[i]) if request.return_documents else None,
+            document=standard.RerankDocument(text=documents[i]) if request.return_documents else None,
         )
         for i in order
     ]
     usage = _usage([query, *encoded])
-    return s.RerankAnswer(id=answer_id, model=model, results=results, usage=usage, warning=warning)
+    return standard.RerankAnswer(id=answer_id, model=model, results=results, usage=usage, warning=warning)
 
 
 def nuggets(encoded: Nuggets, with_vectors: bool) -> s.NuggetsOut:

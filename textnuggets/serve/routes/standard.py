@@ -8,21 +8,21 @@ import uuid
 from fastapi import APIRouter
 
 from textnuggets.serve import responses
-from textnuggets.serve import schemas as s
+from textnuggets.serve import standard_schemas as standard
 from textnuggets.serve.service import ERRORS, Running, check_filled
 
 router = APIRouter(prefix="/v1", responses=ERRORS)
 
 
 @router.get("/models", response_model_exclude_none=True)
-async def models(service: Running) -> s.ModelsAnswer:
+async def models(service: Running) -> standard.ModelsAnswer:
     """Return the served models, in OpenAI's format."""
     searching = service.models.searching
-    return s.ModelsAnswer(data=[responses.model(item, item is searching) for item in service.models])
+    return standard.ModelsAnswer(data=[responses.model(item, item is searching) for item in service.models])
 
 
 @router.post("/embeddings", response_model_exclude_none=True)
-async def embeddings(request: s.EmbeddingsRequest, service: Running) -> s.EmbeddingsAnswer:
+async def embeddings(request: standard.EmbeddingsRequest, service: Running) -> standard.EmbeddingsAnswer:
     """Return the vectors of texts, in OpenAI's format; `embedding` is a list of vectors."""
     served = service.models.comparing(request.model)
     texts = [request.input] if isinstance(request.input, str) else request.input
@@ -33,7 +33,7 @@ async def embeddings(request: s.EmbeddingsRequest, service: Running) -> s.Embedd
 
 
 @router.post("/rerank", response_model_exclude_none=True)
-async def rerank(request: s.RerankRequest, service: Running) -> s.RerankAnswer:
+async def rerank(request: standard.RerankRequest, service: Running) -> standard.RerankAnswer:
     """Rank documents by their mean-MaxSim with a query, in the format shared by Cohere and Jina."""
     served = service.models.comparing(request.model)
     texts = [item if isinstance(item, str) else item.text for item in request.documents]
