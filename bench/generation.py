@@ -112,12 +112,12 @@ def _nuggets(lm: NuggetLM, context: int) -> Any:
     past = [SegmentMemory(torch.randn(k, d), torch.randn(k)) for _ in range(context // SEGMENT - 1)]
     history = History.of([past])
     memory = (None, None) if history is None else lm.memory_of(history)
-    begun = torch.randint(5, 1000, (1, SEGMENT // 2))
+    prompt = torch.randint(5, 1000, (1, SEGMENT // 2))
 
     def start() -> tuple[Any, tuple[Any, Any]]:
         cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
         with torch.inference_mode():
-            lm.adapter.decode(*memory, begun, cache)
+            lm.adapter.decode(*memory, prompt, cache)
         return cache, memory
 
     return start
@@ -143,20 +143,20 @@ def _full(lm: NuggetLM, context: int) -> Any:
 def _decode(lm: NuggetLM, cache: Any, memory: tuple[Any, Any]) -> float:
     """Return the seconds per token of greedy decoding."""
     token = torch.tensor([[7]])
-    begun = time.perf_counter()
+    started = time.perf_counter()
     with torch.inference_mode():
         for _ in range(STEPS):
             token = lm.adapter.project(lm.adapter.decode(*memory, token, cache)).argmax(-1)
-    return (time.perf_counter() - begun) / STEPS
+    return (time.perf_counter() - started) / STEPS
 
 
 def _encode(lm: NuggetLM) -> float:
     """Return the seconds per token of encoding a full segment into nuggets."""
     segment = torch.randint(5, 1000, (SEGMENT,)).tolist()
-    begun = time.perf_counter()
+    started = time.perf_counter()
     with torch.inference_mode():
         lm.remember([segment])
-    return (time.perf_counter() - begun) / SEGMENT
+    return (time.perf_counter() - started) / SEGMENT
 
 
 def _bytes(cache: Any) -> int:

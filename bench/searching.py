@@ -58,9 +58,9 @@ def _index(model: NuggetModel, place: Path, documents: list[str], task: Task) ->
         seconds = time.perf_counter() - started
         found, times = [], []
         for query in task.queries:
-            begun = time.perf_counter()
+            started = time.perf_counter()
             hits = index.search(query, K)
-            times.append(time.perf_counter() - begun)
+            times.append(time.perf_counter() - started)
             found.append([int(hit.id) for hit in hits])
         size = index.info()["bytes"]
     shutil.rmtree(place)
@@ -76,10 +76,10 @@ def _one_vector(name: str, documents: list[str], task: Task) -> dict[str, Any]:
     seconds = time.perf_counter() - started
     found, times = [], []
     for query in task.queries:
-        begun = time.perf_counter()
+        started = time.perf_counter()
         scores = vectors @ model.encode([query], normalize_embeddings=True, show_progress_bar=False)[0]
         found.append(np.argsort(-scores)[:K].tolist())
-        times.append(time.perf_counter() - begun)
+        times.append(time.perf_counter() - started)
     size = len(documents) * vectors.shape[1] * 2  # as float16
     return {"bytes": size, "build_seconds": round(seconds, 1), **_summary(found, times, task)}
 
@@ -90,9 +90,9 @@ def _bm25(documents: list[str], task: Task) -> dict[str, Any]:
     seconds = time.perf_counter() - started
     found, times = [], []
     for query in task.queries:
-        begun = time.perf_counter()
+        started = time.perf_counter()
         found.append(engine.nearest([query], K)[0].tolist())
-        times.append(time.perf_counter() - begun)
+        times.append(time.perf_counter() - started)
     return {"bytes": None, "build_seconds": round(seconds, 1), **_summary(found, times, task)}
 
 

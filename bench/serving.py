@@ -56,9 +56,9 @@ async def load(address: str, clients: int, seconds: float, texts: list[str]) -> 
         place = number
         while time.perf_counter() < end:
             body = {"input": texts[place % len(texts)]}
-            begun = time.perf_counter()
+            started = time.perf_counter()
             answer = await http.post("/v1/embeddings", json=body)
-            times.append(time.perf_counter() - begun)
+            times.append(time.perf_counter() - started)
             errors += answer.status_code != 200
             place += clients
 
@@ -140,7 +140,7 @@ def fuzz(model: str, texts: list[str], source: str, examples: int = 270, seed: i
     generated += errored
     record(
         "serve-fuzz",
-        "the share of made-up requests whose answer is no 5xx and as described",
+        "the share of generated requests answered as the schema describes, without a 5xx error",
         "1",
         {
             "model": model,

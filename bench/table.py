@@ -67,7 +67,7 @@ def results_table() -> str:
         "",
         "Measured on CPU, with the number of threads in the last column; where there is a range, the ratio is the median of "
         "paired rounds. Rows of the index and the server use shipped models, the others untrained ones. `python -m bench "
-        "TEXTS` repeats them; `--only search`, `serve`, `endurance` or `fuzz` run those of the index and the server.",
+        "TEXTS` repeats them; `--only search`, `serve`, `endurance` or `fuzz` run only the rows of the index and the server.",
     ]
     return "\n".join(rows)
 

@@ -82,18 +82,18 @@ def read_commands(block: Block) -> list[tuple[list[str], list[str]]]:
 
 def split_commands(code: str) -> list[list[str]]:
     """Return the commands of a script, which may continue over lines by a backslash or an open quote."""
-    commands, begun = [], ""
+    commands, pending = [], ""
     for line in code.splitlines():
-        begun += line
-        if begun.endswith("\\"):
-            begun = begun[:-1]
+        pending += line
+        if pending.endswith("\\"):
+            pending = pending[:-1]
             continue
         try:
-            commands.append(shlex.split(begun, comments=True))
-            begun = ""
+            commands.append(shlex.split(pending, comments=True))
+            pending = ""
         except ValueError:  # a quote is open
-            begun += "\n"
-    assert not begun, f"a command does not end: {begun}"
+            pending += "\n"
+    assert not pending, f"a command does not end: {pending}"
     return [command for command in commands if command]
 
 

@@ -156,7 +156,7 @@ def test_a_missing_or_invalid_model_is_a_one_line_error(run, texts, tmp_path, co
     failed = run("encode", texts, "-o", out, "--model", tmp_path / "nothing")
     assert f"cannot load '{tmp_path}/nothing': no such folder." in error_of(failed)
     (tmp_path / "empty").mkdir()
-    assert "holds no model" in error_of(run("encode", texts, "-o", out, "--model", tmp_path / "empty"))
+    assert "contains no model" in error_of(run("encode", texts, "-o", out, "--model", tmp_path / "empty"))
     assert "ratio must lie" in error_of(
         run("encode", texts, "-o", out, "--model", copier_folder, "--ratio", "2")
     )
@@ -268,7 +268,7 @@ def test_a_fidelity_uses_the_model_with_a_decoder_by_default(run, texts, tmp_pat
         (["--resume"], "several files resume automatically"),
         (["--workers", "3"], "--workers 3 has no effect without --engine ray"),
         (["--address", "a:1", "--engine", "local"], "--address a:1 has no effect without --engine ray"),
-        (["--ratio", "0.1", "--fidelity", "0.9"], "--ratio and --fidelity exclude each other"),
+        (["--ratio", "0.1", "--fidelity", "0.9"], "--ratio and --fidelity cannot be combined"),
     ],
 )
 def test_options_without_effect_are_refused(run, tmp_path, arguments, message):

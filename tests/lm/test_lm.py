@@ -276,7 +276,7 @@ def test_the_commands_evaluate_and_generate(tmp_path, capsys, monkeypatch):
             ["evaluate", tmp_path / "lm", tmp_path / "text.txt", "--ratio", 7, "--history", 0],
             "ratio must lie",
         ),
-        ([*generate, "--sample", "--beams", 3], "exclude each other"),
+        ([*generate, "--sample", "--beams", 3], "cannot be combined"),
         ([*generate, "--top-p", 0.5], "no effect without --sample"),
         ([*generate, "--seed", 2**32], "--seed"),
     ):

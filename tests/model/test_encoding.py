@@ -194,7 +194,7 @@ def test_an_item_that_is_not_a_string_is_named_by_its_index(model):
         model.encode(["cat", None])
     with pytest.raises(InputError, match="got int"):
         model.encode(3)
-    with pytest.raises(InputError, match="text 0 holds half a surrogate pair"):
+    with pytest.raises(InputError, match="text 0 contains an unpaired surrogate"):
         model.encode("\ud800")
 
 

@@ -154,11 +154,11 @@ def test_a_document_that_cannot_be_stored_is_named_and_nothing_is_lost(index):
     for ids, texts, metadata, message in (
         (["b"], [3], None, "that of 'b' is int"),
         ([""], ["text"], None, "ids must be strings that are not empty"),
-        (["b"], ["text"], [{"x": object()}], "metadata of 'b' is not what JSON can hold"),
-        (["b"], ["text"], [{"x": float("nan")}], "metadata of 'b' is not what JSON can hold"),
-        (["b"], ["text"], [{1: 2}], "metadata of 'b' is not what JSON can hold"),
-        (["b"], ["text"], [{"x": "\ud800"}], "document 'b' holds half a surrogate pair"),
-        (["b\ud800"], ["text"], None, "half a surrogate pair"),
+        (["b"], ["text"], [{"x": object()}], "metadata of 'b' cannot be stored as JSON"),
+        (["b"], ["text"], [{"x": float("nan")}], "metadata of 'b' cannot be stored as JSON"),
+        (["b"], ["text"], [{1: 2}], "metadata of 'b' cannot be stored as JSON"),
+        (["b"], ["text"], [{"x": "\ud800"}], "document 'b' contains an unpaired surrogate"),
+        (["b\ud800"], ["text"], None, "contains an unpaired surrogate"),
     ):
         with pytest.raises(InputError, match=message):
             index.add(ids, texts, metadata)
@@ -343,7 +343,7 @@ def test_a_damaged_index_is_named(model, tmp_path, damage):
 def test_a_place_that_is_taken_is_not_overwritten(model, tmp_path):
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "file").write_text("mine")
-    with pytest.raises(IndexFileError, match="is there already"):
+    with pytest.raises(IndexFileError, match="already exists"):
         NuggetIndex.create(tmp_path / "there", model)
     with pytest.raises(ConfigError, match="dtype must be one of float32, float16, int8"):
         NuggetIndex.create(tmp_path / "new", model, dtype="float8")
@@ -472,7 +472,7 @@ def test_what_was_encoded_before_is_not_encoded_again(copier, copier_folder, tmp
     built = run("index", tmp_path / "encoded", "-o", place, "--model", copier_folder)
     assert "5 documents written, 5 in all" in built.stderr, built.stderr
     again = run("index", "add", place, tmp_path / "encoded" / "0.parquet")
-    assert "0 documents written, 3 were there already" in again.stderr
+    assert "0 documents written, 3 unchanged" in again.stderr
     monkeypatch.undo()
     with NuggetIndex.open(place) as index:
         assert index.search(CORPUS[4], k=1)[0].text == CORPUS[4]
@@ -523,7 +523,7 @@ def test_a_folder_is_indexed_searched_reduced_and_searched_again(run, model, fol
     assert built.returncode == 0, built.stderr
     assert "4 documents written, 4 in all" in built.stderr
     again = run("index", folder, "-o", place, "--model", name, "--ratio", "0.2")
-    assert "0 documents written, 4 were there already" in again.stderr
+    assert "0 documents written, 4 unchanged" in again.stderr
     found = run("search", place, CORPUS[0], "-k", "2")
     assert found.stdout.startswith("1. a/cat.txt  1.0")
     assert "[" in found.stdout
@@ -548,11 +548,11 @@ def test_wrong_commands_say_what_is_wrong_in_one_line(run, model, folder, tmp_pa
         (["search", place, "x", "--filter", "year=1", "--filter", "=2"], "write it as key=value"),
         (
             ["index", folder, "-o", place, "--model", name, "--dtype", "int8"],
-            "was begun with dtype = 'float16'",
+            "was created with dtype = 'float16'",
         ),
         (["index", folder, "-o", tmp_path / "x", "--model", tmp_path / "none"], "cannot load"),
         (["index", folder], "out"),
-        (["index", "info", tmp_path / "nowhere"], "is no index"),
+        (["index", "info", tmp_path / "nowhere"], "is not an index"),
         (["search", place, " "], "the query is empty"),
         (["search", place, "x", "--filter", "year"], "write it as key=value"),
     ):
@@ -614,4 +614,4 @@ def test_a_killed_build_has_all_it_reported_and_resumes(run, model, tmp_path, wo
     done = run("index", tmp_path / "docs.jsonl", "-o", place, "--model", model.config.name_or_path)
     assert done.returncode == 0, done.stderr
     assert "1,000 in all" in done.stderr
-    assert "were there already" in done.stderr
+    assert "unchanged" in done.stderr

@@ -155,10 +155,10 @@ def _open_folder(folder: Path, settings: dict[str, Any], resume: bool) -> list[P
         )
     if parts:
         try:
-            begun = json.loads(note.read_text(encoding="utf-8"))
+            started = json.loads(note.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise InputError(f"{note} cannot be read ({error}): delete {folder} to start over.") from error
-        _compare(begun, settings, f"{folder} was started")
+        _compare(started, settings, f"{folder} was started")
     else:
         if folder.exists() and not folder.is_dir():
             raise InputError(f"{folder} exists and is not a folder: move or delete it.")

@@ -64,7 +64,7 @@ def encode(
             raise InputError(f"{option} {value} has no effect without --engine ray.")
     if ratio is not None and fidelity is not None:
         raise InputError(
-            "--ratio and --fidelity exclude each other: --fidelity chooses the ratio of each text."
+            "--ratio and --fidelity cannot be combined: --fidelity chooses the ratio of each text."
         )
     if fidelity is not None and model is None:  # the default model has no decoder
         model = "reconstruct"

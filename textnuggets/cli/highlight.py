@@ -32,7 +32,7 @@ def highlight(
         check_output(html, text if _names_a_file(text) else None)
     texts = [document.text for document in read_documents(text)] if _names_a_file(text) else [text]
     if not all(map(is_unicode, texts)):
-        raise InputError("the text is not valid Unicode: it contains lone surrogates.")
+        raise InputError("the text is not valid Unicode: it contains an unpaired surrogate.")
     loaded = load_model(model)
 
     from textnuggets.analysis.highlight import highlight as find_pieces

@@ -184,7 +184,7 @@ def _add(index: NuggetIndex, source: Iterator[Document] | list[Path]) -> None:
             "interrupted: written documents are kept; run the same command again to resume.", file=sys.stderr
         )
         raise typer.Exit(130) from None
-    skipped = f", {done.unchanged:,} were there already" if done.unchanged else ""
+    skipped = f", {done.unchanged:,} unchanged" if done.unchanged else ""
     skipped += f", {done.repeated:,} replaced by a later one with the same id" if done.repeated else ""
     print(
         f"{index.place}: {done.written:,} documents written{skipped}, {len(index):,} in all", file=sys.stderr
@@ -216,4 +216,4 @@ def _check_settings(
         current = getattr(index.manifest, key)
         if value is not None and current != value:
             index.close()
-            raise InputError(f"{index.place} was begun with {key} = {current!r}, not {value!r}.")
+            raise InputError(f"{index.place} was created with {key} = {current!r}, not {value!r}.")

@@ -123,7 +123,7 @@ def generate(
 ) -> None:
     """Generate a continuation of a long text."""
     if sample and beams > 1:
-        raise InputError("--sample and --beams exclude each other: choose one.")
+        raise InputError("--sample and --beams cannot be combined: choose one.")
     if not sample and (temperature is not None or top_p is not None):
         raise InputError("--temperature and --top-p have no effect without --sample.")
     text = _read(prompt)

@@ -118,14 +118,14 @@ def evaluate_perplexity(
     Args:
         lm: Language model.
         articles: Articles from `read_articles`.
-        histories: Values of h; 0 is no history; default: the model's own.
+        histories: Values of h, where 0 means no history; default: the model's own.
         ratio: Compression ratio of the past; default: the model's own.
         stride: Number of tokens each window scores, a divisor of the segment; default: `default_stride`.
         seed: Seed of the bootstrap over articles.
 
     Returns:
-        One dictionary per history. All but the first have `change`: their word perplexity divided by that of the
-        first history, with a paired interval over articles.
+        One dictionary per history. All but the first have `change`: their word perplexity divided by the word
+        perplexity of the first history, with a paired interval over articles.
     """
     segment = lm.config.segment
     histories = [lm.config.history] if histories is None else list(histories)
@@ -185,7 +185,7 @@ def default_stride(segment: int) -> int:
 
 
 def compare(one: NDArray[np.float64], other: NDArray[np.float64], seed: int = 0) -> Interval:
-    """Return the word perplexity of one model divided by that of another, with a paired interval.
+    """Return the ratio of the word perplexities of two models, with a paired interval.
 
     Args:
         one: `by_article` of the first model.

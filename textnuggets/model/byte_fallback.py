@@ -61,7 +61,7 @@ def add_byte_fallback(model: NuggetModel, seed: int = 0) -> NuggetModel:
             if shape not in rows:
                 rows[shape] = _new_rows(old[key].float(), like, generator).to(old[key].dtype)
             state[key] = torch.cat([old[key], rows[shape]])
-        else:  # (1, vocabulary) output bias: that of the median piece
+        else:  # (1, vocabulary) output bias: the bias of the median piece
             median = old[key].median().expand(*value.shape[:-1], len(added))
             state[key] = torch.cat([old[key], median.to(old[key].dtype)], dim=-1)
     larger.load_state_dict(state)

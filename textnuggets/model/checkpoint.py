@@ -50,7 +50,7 @@ def check_checkpoint(name: str, **hub: Any) -> None:
     """Raise CheckpointError if `name` is not a nugget model, before transformers tries to load its weights."""
     folder = Path(name)
     if folder.is_dir() and not (folder / "config.json").is_file():
-        raise CheckpointError(f"{name!r} holds no model: it has no config.json.")
+        raise CheckpointError(f"{name!r} contains no model: it has no config.json.")
     with explain_loading(name):
         settings, _ = PreTrainedConfig.get_config_dict(name, **hub)
     kind = settings.get("model_type")

@@ -119,7 +119,7 @@ def _checked(texts: Iterable[str]) -> Iterator[str]:
         if not isinstance(text, str):
             raise InputError(f"texts must be strings; text {index} is {type(text).__name__}.")
         if not (text.isascii() or is_unicode(text)):
-            raise InputError(f"text {index} holds half a surrogate pair, which is not valid Unicode.")
+            raise InputError(f"text {index} contains an unpaired surrogate, so it is not valid Unicode.")
         yield text
 
 

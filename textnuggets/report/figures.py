@@ -1,4 +1,4 @@
-"""Figures like those of the paper, drawn from results files as PNG and SVG."""
+"""Figures like the paper's, drawn from results files as PNG and SVG."""
 
 from __future__ import annotations
 

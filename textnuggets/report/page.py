@@ -33,7 +33,7 @@ TITLES = {
     "perplexity": "Language modelling with compressed history (section 6.2)",
 }
 DIFFERENCES = (
-    "Where the backbone, the texts or the size differ from those of the paper, figures are not comparable; only whether the "
+    "Where the backbone, the texts or the size differ from the paper's, figures are not comparable; only whether the "
     "claims hold can be compared."
 )
 LAYOUT = """

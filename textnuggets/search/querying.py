@@ -66,7 +66,7 @@ def _filter_labels(filter: Mapping[str, Any]) -> list[str]:
             )
     labels = labels_of(filter)
     if not all(map(is_unicode, labels)):
-        raise InputError("the filter holds half a surrogate pair, which is not valid Unicode.")
+        raise InputError("the filter contains an unpaired surrogate, so it is not valid Unicode.")
     return labels
 
 

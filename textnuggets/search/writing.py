@@ -126,17 +126,19 @@ def _digest_document(document: Document) -> str:
     name, text = document.id, document.text
     if not isinstance(name, str) or not name:
         start = repr(text[:40]) if isinstance(text, str) else "?"
-        raise InputError(f"ids must be strings that are not empty, got {name!r} for {start}.")
+        raise InputError(f"ids must be non-empty strings, got {name!r} for {start}.")
     if not isinstance(text, str):
-        raise InputError(f"texts must be strings; that of {name!r} is {type(text).__name__}.")
+        raise InputError(f"texts must be strings; the text of {name!r} is {type(text).__name__}.")
     try:
         metadata = json.dumps(document.metadata or {}, sort_keys=True, allow_nan=False, ensure_ascii=False)
         if not all(isinstance(key, str) for key in document.metadata or {}):
             raise TypeError("keys must be strings")
     except (TypeError, ValueError) as error:
-        raise InputError(f"the metadata of {name!r} is not what JSON can hold ({error}).") from error
+        raise InputError(f"the metadata of {name!r} cannot be stored as JSON ({error}).") from error
     if not all(map(is_unicode, (name, text, metadata))):
-        raise InputError(f"document {name!r} holds half a surrogate pair and cannot be stored as UTF-8.")
+        raise InputError(
+            f"document {name!r} contains an unpaired surrogate, so it cannot be stored as UTF-8."
+        )
     return short_digest([f"{metadata}\n{text}".encode()], 12)
 
 

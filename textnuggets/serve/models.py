@@ -93,7 +93,7 @@ class Models:
         return self.named(name) or self.first
 
     def comparing(self, name: str | None) -> Served:
-        """Return the named model, or that of the index, or the first trained for comparing, or the first."""
+        """Return the named model; otherwise the index's model, the first one trained for comparing, or the first."""
         able = next((served for served in self if served.compares), self.first)
         return self.named(name) or self.searching or able
 

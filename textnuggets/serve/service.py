@@ -55,7 +55,9 @@ class Service:
             for index, text in enumerate(texts):
                 if not text.isascii() and not is_unicode(text):
                     raise Refused(
-                        422, f"{field}[{index}] is not valid Unicode: it has a lone surrogate.", field
+                        422,
+                        f"{field}[{index}] is not valid Unicode: it contains an unpaired surrogate.",
+                        field,
                     )
             counted = await asyncio.to_thread(served.model.tokenizer, list(texts), verbose=False)
             tokens += sum(map(len, counted.input_ids))

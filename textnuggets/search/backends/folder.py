@@ -26,7 +26,7 @@ def read_manifest(folder: Path) -> Manifest:
     """Return the manifest of an index; raise IndexFileError if it is missing or damaged."""
     path = folder / MANIFEST
     if not path.is_file():
-        raise IndexFileError(f"{folder} is no index: it has no {MANIFEST}.")
+        raise IndexFileError(f"{folder} is not an index: it has no {MANIFEST}.")
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -55,13 +55,13 @@ def write_count(folder: Path, count: int) -> None:
 
 
 def check_is_free(folder: Path) -> None:
-    """Raise IndexFileError if a folder has files other than those of an index whose creation was interrupted."""
+    """Raise IndexFileError if a folder has files that do not belong to an index whose creation was interrupted."""
     if folder.exists() and not folder.is_dir():
         raise IndexFileError(f"{folder} is a file: name a folder.")
     if folder.is_dir() and any(
         file.name not in (LOCK, COUNT) and not file.match(ENGINES) for file in folder.iterdir()
     ):
-        raise IndexFileError(f"{folder} is there already: open it, or name another folder.")
+        raise IndexFileError(f"{folder} already exists: open it, or name another folder.")
 
 
 def remove_engines(folder: Path, keep: str | None = None) -> None:

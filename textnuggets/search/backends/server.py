@@ -145,7 +145,7 @@ class ServerBackend(Backend):
     def create(self, manifest: Manifest) -> None:
         """Create an empty collection."""
         if self.exists():
-            raise IndexFileError(f"{self.place} is there already: open it, or name another collection.")
+            raise IndexFileError(f"{self.place} already exists: open it, or name another collection.")
         vectors = models.VectorParams(
             size=manifest.dimensions,
             distance=models.Distance.DOT,

@@ -27,6 +27,6 @@ async def search(request: s.SearchRequest, service: Running) -> s.SearchAnswer:
     await service.check_texts(served, query=[request.query])
     for item in (request.filter or {}).items():
         if not all(is_unicode(str(part)) for part in item):
-            raise Refused(422, "filter is not valid Unicode: it has a lone surrogate.", "filter")
+            raise Refused(422, "filter is not valid Unicode: it contains an unpaired surrogate.", "filter")
     work = service.worker.run(lambda: index.search(request.query, request.k, request.filter))
     return responses.hits(await service.timed(work), service.models.warning(served))
