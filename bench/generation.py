@@ -66,7 +66,7 @@ def cost_of_context(name: str, rounds: int) -> None:
         whole = [(one + extra) / other for one, extra, other in zip(own, encoding, plain, strict=True)]
         record(
             f"token-cost-at-{context}",
-            f"the time a token of the language model takes with {context:,} tokens of context, of that with {SEGMENT}",
+            f"the time per token of the language model with {SEGMENT} tokens of context, when it has {context:,}",
             target,
             settings,
             {
@@ -83,7 +83,7 @@ def cost_of_context(name: str, rounds: int) -> None:
     grown = (last["bytes_nuggets"] - first["bytes_nuggets"]) / (last["bytes_full"] - first["bytes_full"])
     record(
         "token-memory",
-        f"the growth of memory from {SEGMENT} to {CONTEXTS[-1]:,} tokens of context, of that with full attention",
+        f"the growth of memory with full attention, from {SEGMENT} to {CONTEXTS[-1]:,} tokens of context",
         "<= 0.12",
         settings,
         {"ratio": round(grown, 3), "rows": found},

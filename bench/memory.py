@@ -74,7 +74,7 @@ def flat_memory() -> None:
             peaks[count] = int(run.stderr.split()[-1])
     record(
         "encode-memory",
-        f"the peak memory at {MANY:,} documents of that at {FEW:,}",
+        f"the peak memory with {FEW:,} documents, when there are {MANY:,}",
         "<= 1.2",
         {"model": "tiny bart", "words": "20 to 60 a document", "seed": 0},
         {"ratio": round(peaks[MANY] / peaks[FEW], 3), "peak_kib": peaks},

@@ -1,6 +1,6 @@
 """python -m tools.architecture: write the map of the source into docs/architecture.md.
 
-`LAYERS` is the only place where the order of layers is declared: the map is made from it, and a test holds every import
+`LAYERS` is the only place where the order of layers is declared: the map is made from it, and a test checks every import
 against it.
 """
 
