@@ -152,8 +152,8 @@ def test_a_query_of_nothing_is_an_error(index, query):
 def test_a_document_that_cannot_be_stored_is_named_and_nothing_is_lost(index):
     index.add(IDS[:1], CORPUS[:1])
     for ids, texts, metadata, message in (
-        (["b"], [3], None, "that of 'b' is int"),
-        ([""], ["text"], None, "ids must be strings that are not empty"),
+        (["b"], [3], None, "the text of 'b' is int"),
+        ([""], ["text"], None, "ids must be non-empty strings"),
         (["b"], ["text"], [{"x": object()}], "metadata of 'b' cannot be stored as JSON"),
         (["b"], ["text"], [{"x": float("nan")}], "metadata of 'b' cannot be stored as JSON"),
         (["b"], ["text"], [{1: 2}], "metadata of 'b' cannot be stored as JSON"),
