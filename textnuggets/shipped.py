@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from textnuggets.errors import CheckpointError, MissingExtraError
+from textnuggets.io.folders import recover_folder
 
 DEFAULT = "search"
 JOBS = {
@@ -44,6 +45,8 @@ def locate(name: str | Path) -> str:
     folder = find_shipped(name)
     if folder is not None:
         return str(folder)
+    if not Path(name).exists():
+        recover_folder(Path(name))  # the process that replaced it may have been killed
     # Ids of user models on the Hub have the form owner/name.
     if not Path(name).exists() and "/" not in str(name) and "\\" not in str(name):
         raise CheckpointError(

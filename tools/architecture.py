@@ -17,9 +17,9 @@ SOURCE = ROOT / "textnuggets"
 PAGES = (ROOT / "docs" / "architecture.md",)
 LAYERS = {
     "errors": "every error and warning a user can meet, in one tree",
+    "io": "files, progress, documents and corpora; knows no model",
     "shipped": "the models that ship, by name",
     "config": "settings of a nugget model",
-    "io": "files, progress, documents and corpora; knows no model",
     "model": "the paper's section 3: from tokens to nuggets, and back",
     "data": "corpora as packed documents on disk, and batches of them",
     "analysis": "what the nuggets of a text keep and know",

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from textnuggets import NuggetLM, NuggetModel, load
-from textnuggets.io.files import replacing_folder
+from textnuggets.io.folders import replacing_folder
 from textnuggets.shipped import find_shipped
 
 CARDS = Path(__file__).parent / "cards"

@@ -7,7 +7,6 @@ Batches never span two parts, so a resumed run computes exactly the same as an u
 from __future__ import annotations
 
 import json
-import shutil
 import warnings
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -21,8 +20,10 @@ import pyarrow.parquet as pq
 from textnuggets.analysis.fidelity import check_fidelity, encode_to_fidelity, find_shortfall
 from textnuggets.config import check_ratio
 from textnuggets.errors import ConfigError, InputError, TextnuggetsWarning
+from textnuggets.io.disk import follow_link, make_folder
 from textnuggets.io.documents import Document
 from textnuggets.io.files import check_output, replacing
+from textnuggets.io.folders import remove_folder, remove_stale
 from textnuggets.io.hashing import short_digest
 from textnuggets.io.progress import Progress
 from textnuggets.model.coverage import Coverage, collecting
@@ -83,8 +84,11 @@ def encode_to_parquet(
     }
     counted = Coverage() if coverage is None else coverage
     schema = nugget_schema(model.adapter.hidden_size, dtype, about, with_text, fidelity is not None)
-    check_output(out)
+    check_output(out, stream=False)
+    out = follow_link(out)
     folder = out.with_name(out.name + ".partial")
+    for path in (out, folder):
+        remove_stale(path.parent, path.name)
     stream = iter(documents)
     if resume and not folder.exists() and out.exists():
         rows = _finished_rows(out, schema, stream)
@@ -116,11 +120,7 @@ def encode_to_parquet(
             write_parquet(path, _tag(schema, digests[-1:]), [table])
             parts.append(path)
     rows = write_parquet(out, _tag(schema, digests), map(pq.read_table, parts))
-    # Rename before deleting: a partly deleted folder must not look like a run to resume.
-    done = folder.with_name(f".{folder.name}.done")
-    shutil.rmtree(done, ignore_errors=True)
-    folder.rename(done)
-    shutil.rmtree(done)
+    remove_folder(folder)
     if coverage is None:
         _warn(counted, out, fidelity)
     return rows
@@ -162,7 +162,7 @@ def _open_folder(folder: Path, settings: dict[str, Any], resume: bool) -> list[P
     else:
         if folder.exists() and not folder.is_dir():
             raise InputError(f"{folder} exists and is not a folder: move or delete it.")
-        folder.mkdir(exist_ok=True)
+        make_folder(folder)
         with replacing(note) as temporary:
             temporary.write_text(json.dumps(settings), encoding="utf-8")
     for stale in set(found) - set(parts):  # after a damaged part

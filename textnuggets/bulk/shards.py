@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple
 from textnuggets.analysis.fidelity import find_shortfall
 from textnuggets.bulk.encode import encode_to_parquet
 from textnuggets.errors import InputError, MissingExtraError, TextnuggetsError, TextnuggetsWarning
+from textnuggets.io.disk import make_folder
 from textnuggets.io.documents import raise_bad_line, read_documents
 from textnuggets.io.progress import Progress
 from textnuggets.model.coverage import Coverage
@@ -96,7 +97,7 @@ def encode_shards(
         raise InputError(f"several shards would be written to {out / min(twice)}: rename them.")
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file: several shards need an output folder.")
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     jobs = [
         {"shard": str(a.resolve()), "out": str(b.resolve())} for a, b in zip(shards, outputs, strict=True)
     ]

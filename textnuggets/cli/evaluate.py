@@ -191,6 +191,7 @@ def similarity(
 
     from textnuggets.evaluate.provenance import read_results, write_results
     from textnuggets.evaluate.similarity import evaluate_similarity, to_markdown
+    from textnuggets.io.disk import make_folder
     from textnuggets.report.figures import draw_similarity
 
     quiet_transformers()
@@ -198,7 +199,7 @@ def similarity(
     earlier = read_results(path) if resume and path.is_file() else None
 
     def keep(found: dict[str, Any]) -> None:
-        out.mkdir(parents=True, exist_ok=True)
+        make_folder(out)
         write_results(path, found)
 
     results = evaluate_similarity(systems, task, similarity, query_ratio, baseline, seed, earlier, keep)
@@ -230,10 +231,11 @@ def _prepare(model: str, data: list[str], out: Path, ratios: list[float]) -> Nug
 
 def _write(out: Path, question: str, results: dict[str, Any], table: str, figures: dict[str, Any]) -> None:
     from textnuggets.evaluate.provenance import write_results
+    from textnuggets.io.disk import make_folder
     from textnuggets.io.files import replacing
     from textnuggets.report.figures import save_figure
 
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     write_results(out / f"{question}.json", results)
     with replacing(out / f"{question}.md") as temporary:
         temporary.write_text(table, encoding="utf-8")

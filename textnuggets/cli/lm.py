@@ -69,6 +69,7 @@ def evaluate(
 
     from textnuggets.evaluate.perplexity import evaluate_perplexity, read_articles, show, to_markdown
     from textnuggets.evaluate.provenance import describe_source, software, write_results
+    from textnuggets.io.disk import make_folder
     from textnuggets.io.files import replacing
     from textnuggets.model.fingerprint import fingerprint
 
@@ -83,7 +84,7 @@ def evaluate(
     }
     results = {**about, **software(), "results": measured}
     if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
+        make_folder(out)
         write_results(out / "perplexity.json", results)
         with replacing(out / "perplexity.md") as temporary:
             temporary.write_text(to_markdown(results), encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Iterator
@@ -120,12 +121,20 @@ def _originals(source: str, nuggets: str) -> dict[str, str]:
 def _writer(out: Path | None) -> Iterator[IO[str]]:
     """Yield standard output, or a file that is renamed to its final name when it is complete.
 
-    Until then it is named OUT.partial; an interrupted run leaves its finished lines there.
+    Until then it is named OUT.partial; an interrupted run leaves its finished lines there. Lines for a device or pipe
+    are written to it as they come.
     """
+    from textnuggets.io.disk import rename, sync_file
+    from textnuggets.io.files import find_target, open_stream
+
     if out is None:
         yield sys.stdout
-        return
-    partial = out.with_name(out.name + ".partial")
-    with partial.open("w", encoding="utf-8") as stream:
-        yield stream
-    partial.replace(out)
+    elif (target := find_target(out)) is None:
+        with io.TextIOWrapper(open_stream(out), encoding="utf-8") as stream:
+            yield stream
+    else:
+        partial = target.with_name(target.name + ".partial")
+        with partial.open("w", encoding="utf-8") as stream:
+            yield stream
+        sync_file(partial)
+        rename(partial, target)

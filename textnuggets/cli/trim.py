@@ -45,7 +45,7 @@ def trim(
         check_source(source)
     quiet_transformers()
 
-    from textnuggets.io.files import replacing_folder
+    from textnuggets.io.folders import replacing_folder
     from textnuggets.model.vocabulary import trim as trim_vocabulary
 
     trimmed = trim_vocabulary(model, read_texts(texts, languages.split(",")), spm, min_count)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from textnuggets.errors import InputError
 from textnuggets.io.corpora import read_records
+from textnuggets.io.disk import make_folder
 from textnuggets.io.documents import decode_utf8, raise_bad_line, read_lines
 from textnuggets.io.files import replacing
 from textnuggets.io.progress import Progress
@@ -198,7 +199,7 @@ def write_task(folder: Path, questions: Sequence[Question], about: dict[str, Any
         record = {"source": f"Q{number}", "candidates": [numbers[text] for text in texts],
                   "answer": texts.index(question.answer)}  # fmt: skip
         lines.append(json.dumps(record) + "\n")
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     contents = {"docs.txt": "".join(docs), "task.jsonl": "".join(lines)}
     contents["about.json"] = json.dumps(
         {**about, "questions": len(questions), "documents": len(numbers)}, indent=1

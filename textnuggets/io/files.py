@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO
 
 from textnuggets.errors import ConfigError, InputError
+from textnuggets.io.disk import follow_link, rename, sync_file
+from textnuggets.io.folders import temporary_folder
 from textnuggets.io.hashing import digest_bytes, digest_files
 
 
@@ -18,17 +24,24 @@ def disk_usage(folder: Path) -> int:
     return sum(getattr(stat, "st_blocks", stat.st_size // 512) * 512 for stat in files)
 
 
-def check_output(path: Path, source: str | None = None) -> None:
+DESCRIPTORS = re.compile(r"/dev(/fd)?|/proc/\d+(/task/\d+)?/fd")  # folders of names for open files
+
+
+def check_output(path: Path, source: str | None = None, stream: bool = True) -> None:
     """Raise InputError if a file cannot be written, before its content is computed.
 
     Args:
         path: File to write.
         source: Input file, which must not be overwritten.
+        stream: Whether a device or pipe can be written to.
     """
-    if path.is_dir():
-        raise InputError(f"{str(path)!r} is a folder: name a file to write.")
-    if not path.parent.is_dir():
-        raise InputError(f"{path}: the folder {path.parent} does not exist.")
+    target = find_target(path)
+    if target is None:
+        if not stream:
+            raise InputError(f"{path} is a device or pipe: name a file to write.")
+        return
+    if not target.parent.is_dir():
+        raise InputError(f"{path}: the folder {target.parent} does not exist.")
     if source is not None and path.exists() and Path(source).exists() and path.samefile(source):
         raise InputError(f"{path} is the input file: write to another file.")
 
@@ -52,41 +65,46 @@ def find_named(name: str, shipped: Path, what: str) -> Path:
     return known[name]
 
 
+def find_target(path: Path) -> Path | None:
+    """Return the regular file to replace, links resolved, or None for a device or pipe, which is written to.
+
+    Raise InputError for anything else, such as a folder or a socket.
+    """
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return follow_link(path)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written ({error.strerror}).") from error
+    if stat.S_ISDIR(mode):
+        raise InputError(f"{str(path)!r} is a folder: name a file to write.")
+    # /dev/stdout may be a regular file, but others write to it as well.
+    is_open_file = stat.S_ISREG(mode) and DESCRIPTORS.fullmatch(os.path.realpath(path.parent))
+    if stat.S_ISCHR(mode) or stat.S_ISFIFO(mode) or is_open_file:
+        return None
+    if not stat.S_ISREG(mode):
+        raise InputError(f"{path} is a block device or a socket: name a file to write.")
+    return follow_link(path)
+
+
+def open_stream(path: Path) -> IO[bytes]:
+    """Open a device, a pipe or a name of an open file such as /dev/stdout for writing."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND), "wb")
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path to write to; move it to `path` on success."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
+    """Yield a temporary path to write to; move it to `path` on success, or copy it into a device or pipe."""
+    target = find_target(path)
+    if target is None:
+        with TemporaryDirectory() as folder:
+            temporary = Path(folder) / path.name
+            yield temporary
+            with temporary.open("rb") as source, open_stream(path) as stream:
+                shutil.copyfileobj(source, stream)
+        return
+    with temporary_folder(target) as folder:
+        temporary = folder / target.name
         yield temporary
-        with temporary.open("rb+") as written:
-            os.fsync(written.fileno())  # on disk before the rename
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-@contextmanager
-def replacing_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder to fill; move it to `path` on success."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir()
-    try:
-        yield temporary
-        put_in_place(temporary, path)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def put_in_place(folder: Path, path: Path) -> None:
-    """Rename a folder to `path`, replacing any previous one."""
-    for file in folder.rglob("*"):
-        if file.is_file():
-            with file.open("rb+") as written:
-                os.fsync(written.fileno())  # on disk before the rename
-    old = path.with_name(f".{path.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
-    if path.exists():
-        path.rename(old)
-    folder.rename(path)
-    shutil.rmtree(old, ignore_errors=True)
+        sync_file(temporary)
+        rename(temporary, target)

@@ -17,6 +17,7 @@ from textnuggets.errors import InputError
 from textnuggets.io.arrow import cache_batches, map_table
 from textnuggets.io.batching import batches
 from textnuggets.io.corpora import check_source, read_passages
+from textnuggets.io.disk import make_folder
 from textnuggets.io.documents import decode_utf8, raise_bad_line, read_lines
 from textnuggets.io.files import describe, replacing
 from textnuggets.io.hashing import digest_bytes, digest_json
@@ -133,7 +134,7 @@ def cache_segments(
     folder = Path(cache).expanduser() / f"nuggets-{digest[:32]}"
     # scores.npy is written last, so its presence means that the cache is complete.
     if not (folder / "scores.npy").is_file():
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         (example,) = _remember(lm, streams, places[:1], ratio)
         k, d = example.vectors.shape
         scores = np.zeros((len(places), k), dtype=np.float32)

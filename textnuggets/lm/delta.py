@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import torch
 
 from textnuggets.errors import CheckpointError
+from textnuggets.io.disk import make_folder, sync_files
 from textnuggets.lm.config import NuggetLMConfig
 from textnuggets.lm.decoder import SegmentDecoder
 from textnuggets.model import quantized
@@ -28,7 +29,7 @@ def write_difference(lm: SegmentDecoder, folder: Path, base: str, original: Nugg
         base: Name under which `original` can be loaded.
         original: Nugget model to compare with.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     original_weights = original.state_dict()
     changed = {
         name: value
@@ -42,6 +43,7 @@ def write_difference(lm: SegmentDecoder, folder: Path, base: str, original: Nugg
     finally:
         lm.config.base = lm.config.base_weights = None
     quantized.write_compact(changed, folder)
+    sync_files(folder)
 
 
 def read_difference(

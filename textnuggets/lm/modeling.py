@@ -10,6 +10,7 @@ from typing import Any, Self
 from transformers import AutoConfig, AutoModel
 
 from textnuggets.errors import CheckpointError, ConfigError
+from textnuggets.io.disk import make_folder, sync_files
 from textnuggets.lm.config import Memory, NuggetLMConfig
 from textnuggets.lm.decoder import SegmentDecoder
 from textnuggets.lm.delta import read_difference, write_difference
@@ -96,10 +97,12 @@ class NuggetLM(SegmentDecoder):
 
     def save_pretrained(self, path: str | Path, **options: Any) -> None:  # type: ignore[override]
         """Write `config.json`, safetensors and the tokenizer."""
+        make_folder(Path(path))
         super().save_pretrained(str(path), **options)
         if options.get("is_main_process", True):
             self.tokenizer.save_pretrained(str(path))
             self.nugget.adapter.save_generation_config(Path(path))
+            sync_files(Path(path))
 
     def open(self, text: str | Sequence[int] = "", history: int | None = None) -> Stream:
         """Return a stream: a growing text whose past segments are compressed.

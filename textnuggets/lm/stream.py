@@ -14,6 +14,7 @@ from torch import Tensor
 
 from textnuggets.config import check_count
 from textnuggets.errors import InputError
+from textnuggets.io.disk import make_folder
 from textnuggets.io.files import replacing
 from textnuggets.lm.decoder import SegmentDecoder
 from textnuggets.lm.generation import check_options, continue_segment
@@ -177,7 +178,7 @@ class Stream:
             "length": self.length,
             "segments": len(self.past),
         }
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        make_folder(Path(path).parent)
         with replacing(Path(path)) as temporary:
             save_file(tensors, temporary, {"textnuggets": json.dumps(about)})
 

@@ -12,6 +12,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from textnuggets.config import NuggetConfig
 from textnuggets.errors import ConfigError
+from textnuggets.io.disk import make_folder, sync_files
 from textnuggets.model import quantized
 from textnuggets.model.backbone import build_backbone, load_backbone
 from textnuggets.model.card import model_card
@@ -113,8 +114,8 @@ class SavedModel(PreTrainedModel):
             compact_weights: Whether to store weights as int8, in a quarter of the space (`textnuggets.model.quantized`).
             options: Arguments of transformers' `save_pretrained`.
         """
+        make_folder(Path(path))
         if compact_weights:
-            Path(path).mkdir(parents=True, exist_ok=True)
             self.config.save_pretrained(str(path))
             quantized.write_compact(self.state_dict(), Path(path))
         else:
@@ -130,6 +131,7 @@ class SavedModel(PreTrainedModel):
         card = Path(path) / "README.md"
         if not card.exists():
             card.write_text(model_card(self.config), encoding="utf-8")
+        sync_files(Path(path))
 
     def push_to_hub(  # type: ignore[override]
         self,

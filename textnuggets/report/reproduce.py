@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from textnuggets.errors import ConfigError, InputError
+from textnuggets.io.disk import make_folder
 from textnuggets.io.files import find_named, replacing
 
 SHIPPED = Path(__file__).parent.parent / "plans"
@@ -110,7 +111,7 @@ def _fill(path: Path, text: str, places: dict[str, str]) -> str:
 def carry_out(steps: Sequence[Step], out: Path) -> Path:
     """Run the unfinished steps of a plan, write the report page, and return its path."""
     done = out / "done"
-    done.mkdir(parents=True, exist_ok=True)
+    make_folder(done)
     for number, step in enumerate(steps, 1):
         mark = done / step.name.replace("/", "~")
         arguments_text = "\n".join(step.arguments)

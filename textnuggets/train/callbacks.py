@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from textnuggets.io.disk import append
 from textnuggets.io.files import replacing
 from textnuggets.train.recipe import Recipe
 
@@ -73,8 +74,7 @@ class Report:
     def write(self, step: int, logs: dict[str, float]) -> None:
         """Append a line to metrics.jsonl, and show progress."""
         record = {key: _rounded(value) for key, value in logs.items() if key not in ("epoch", "total_flos")}
-        with self.metrics.open("a", encoding="utf-8") as lines:
-            lines.write(json.dumps({"step": step, **record}) + "\n")
+        append(self.metrics, json.dumps({"step": step, **record}) + "\n")
         if "eval_loss" in logs:
             shown = ", ".join(
                 f"{key.removeprefix('eval_')} {value:.4g}"
@@ -131,9 +131,8 @@ class Report:
     # ---------------------------------------------------------------- checkpoints
 
     def clear_staging(self) -> None:
-        """Create an empty folder to write a checkpoint into."""
+        """Remove the folder that checkpoints are written into."""
         shutil.rmtree(self.staging, ignore_errors=True)
-        self.staging.mkdir(parents=True)
 
     def save_state(self, path: Path, recipe: Recipe) -> None:
         """Write the state that a resumed run needs."""

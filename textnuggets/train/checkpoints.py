@@ -10,12 +10,13 @@ DIR/best/                the nugget model with the lowest dev loss: `textnuggets
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 from textnuggets.errors import CheckpointError
+from textnuggets.io.disk import rename
 from textnuggets.io.files import describe
+from textnuggets.io.folders import remove_folder
 
 MANIFEST = "manifest.json"
 PREFIX = "checkpoint-"
@@ -75,11 +76,11 @@ def set_aside(out: Path, after: int) -> None:
     for checkpoint in find_checkpoints(out):
         if step_of(checkpoint) > after:
             aside = checkpoint.with_name(f"broken-{checkpoint.name}")
-            shutil.rmtree(aside, ignore_errors=True)
-            checkpoint.rename(aside)
+            remove_folder(aside)
+            rename(checkpoint, aside)
 
 
 def rotate(out: Path, keep: int) -> None:
     """Delete all but the `keep` newest checkpoints."""
     for checkpoint in find_checkpoints(out)[keep:]:
-        shutil.rmtree(checkpoint, ignore_errors=True)
+        remove_folder(checkpoint)

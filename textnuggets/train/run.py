@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from textnuggets.errors import CheckpointError, ConfigError, InputError, MissingExtraError
+from textnuggets.io.disk import make_folder
 from textnuggets.io.files import replacing
+from textnuggets.io.folders import recover_folders, remove_stale
 from textnuggets.train.recipe import Recipe
 from textnuggets.train.recipe_io import read_recipe
 
@@ -122,10 +124,11 @@ def _open_run(recipe: Recipe, out: Path, resume: bool, report: Report) -> Path |
             raise InputError(
                 f"{out} already contains a run: resume it with --resume, or choose another folder."
             )
-        out.mkdir(parents=True, exist_ok=True)
+        make_folder(out)
         return None
     if not has_run:
         raise InputError(f"{out} contains no run to resume.")
+    recover_folders(out)
     before = read_recipe(out / "recipe.toml", check_corpora=False)
     check_same_run(before, recipe, out)
     if not before.model.keeps_selector:
@@ -134,9 +137,12 @@ def _open_run(recipe: Recipe, out: Path, resume: bool, report: Report) -> Path |
     if checkpoint is None:
         report.say("no complete checkpoint: starting from the beginning.")
     if report.is_main:
+        remove_stale(out)
+        report.clear_staging()
         step = -1 if checkpoint is None else checkpoints.step_of(checkpoint)
         report.forget_after(step)
         checkpoints.set_aside(out, step)
+        checkpoints.rotate(out, recipe.report.keep)
     return checkpoint
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainingArguments
 
-from textnuggets.io.files import put_in_place
+from textnuggets.io.folders import put_in_place
 from textnuggets.lm.modeling import NuggetLM
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.train import checkpoints
@@ -199,6 +198,7 @@ class NuggetTrainer(Trainer):
         with self._reporting_failure(what) as failed:
             if is_main:
                 report.clear_staging()
+                report.staging.mkdir()
         if done := self._all(not failed):
             with self._reporting_failure(what) as failed:
                 fill(staged)
@@ -210,7 +210,7 @@ class NuggetTrainer(Trainer):
                     put_in_place(staged, report.out / name)
             done = self._all(not failed)
         if is_main:
-            shutil.rmtree(report.staging, ignore_errors=True)
+            report.clear_staging()
         return done
 
     def _all(self, fine: bool) -> bool:

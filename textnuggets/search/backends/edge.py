@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 
 from textnuggets.errors import IndexFileError, MissingExtraError
 from textnuggets.io.batching import batches
+from textnuggets.io.disk import make_folder, sync_tree
 from textnuggets.io.files import disk_usage
+from textnuggets.io.folders import remove_stale
 from textnuggets.io.progress import Progress
 from textnuggets.search.backends import folder as files
 from textnuggets.search.backends.base import Backend, Engine, Found, Stored
@@ -55,8 +57,10 @@ class EdgeEngine(Engine):
         )
         # Without the log, vectors reach the disk before their payload, and a killed process leaves them inconsistent.
         config = qdrant.EdgeConfig(vectors=vectors, wal_enabled=True)
-        folder.mkdir(parents=True)
-        return cls(folder, _try(folder, lambda: qdrant.EdgeShard.create(str(folder), config)))
+        folder.mkdir()
+        engine = cls(folder, _try(folder, lambda: qdrant.EdgeShard.create(str(folder), config)))
+        engine.flush()
+        return engine
 
     @classmethod
     def open(cls, folder: Path) -> EdgeEngine:
@@ -120,7 +124,7 @@ class EdgeEngine(Engine):
     def optimize(self) -> None:
         """Merge the segments into few."""
         _try(self.folder, self._shard.optimize)
-        _try(self.folder, self._shard.flush)
+        self.flush()
 
     def drop_log(self) -> None:
         """Remove the log of a flushed engine that was created here; it takes more space than everything else.
@@ -134,7 +138,12 @@ class EdgeEngine(Engine):
         nothing = point_id("")  # ids are not empty, so this document does not exist
         for _ in range(self._updates + 1):
             _try(self.folder, lambda: self._shard.update(qdrant.UpdateOperation.delete_points([nothing])))
+        self.flush()
+
+    def flush(self) -> None:
+        """Wait until all updates are on disk."""
         _try(self.folder, self._shard.flush)
+        sync_tree(self.folder)  # the engine syncs the content of its files, but not all of their names
 
     @property
     def log_bytes(self) -> int:
@@ -148,7 +157,7 @@ class EdgeEngine(Engine):
     def _update(self, make: Callable[[], Any]) -> None:
         self._updates += 1
         _try(self.folder, lambda: self._shard.update(make()))
-        _try(self.folder, self._shard.flush)
+        self.flush()
 
     def _check_room(self, size: int) -> None:
         """Raise IndexFileError if the disk is nearly full.
@@ -182,7 +191,7 @@ class EdgeBackend(Backend):
     def create(self, manifest: Manifest) -> None:
         """Create the folder of an empty index and lock it."""
         files.check_is_free(self.folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         self._lock = files.lock_folder(self.folder)
         try:
             files.remove_engines(self.folder)
@@ -209,6 +218,7 @@ class EdgeBackend(Backend):
                 self.read_manifest()
             )  # again: another process may have compacted it before the lock
             files.remove_engines(self.folder, keep=self.manifest.engine)
+            remove_stale(self.folder)
             if not (self.folder / self.manifest.engine).is_dir():
                 raise IndexFileError(f"{self.folder}: its vectors are missing ({self.manifest.engine}).")
             self.engine = EdgeEngine.open(self.folder / self.manifest.engine)

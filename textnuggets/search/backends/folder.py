@@ -17,6 +17,7 @@ from filelock import FileLock, Timeout
 
 from textnuggets.errors import IndexFileError
 from textnuggets.io.files import replacing
+from textnuggets.io.folders import is_temporary
 from textnuggets.search.manifest import Manifest
 
 MANIFEST, COUNT, LOCK, ENGINES = "index.json", "documents", ".lock", "engine-*"
@@ -59,7 +60,8 @@ def check_is_free(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise IndexFileError(f"{folder} is a file: name a folder.")
     if folder.is_dir() and any(
-        file.name not in (LOCK, COUNT) and not file.match(ENGINES) for file in folder.iterdir()
+        file.name not in (LOCK, COUNT) and not file.match(ENGINES) and not is_temporary(file)
+        for file in folder.iterdir()
     ):
         raise IndexFileError(f"{folder} already exists: open it, or name another folder.")
 
