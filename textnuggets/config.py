@@ -44,11 +44,13 @@ class NuggetConfig(ShippedConfig):
         query_ratio: Compression ratio of queries, which are short and not stored; `ratio` if None.
         scorer_layer: Encoder layer l whose hidden states are scored, from 0 (the embeddings) to L (the last layer).
         selector: Method that selects the nuggets: `learned` (the paper), `spread` (learned, one in each of k equal
-            chunks), `even_content` (the last token of each of k chunks of equal content), `chunking`,
+            chunks), `even` (the last token of each of k equal chunks), `even_content` (the last token of each of k chunks of equal content), `chunking`,
             `sentence_boundary`, `all_tokens` (ColBART), `mean` (one pooled vector, as in TSDAE), or any function
             registered in `textnuggets.model.selection`.
         gather: Last-layer hidden states that form a nugget: the selected `token` alone (the paper), the `mean` over
             the segment that ends with it, `attention` over that segment, or `both` (the sum of token and mean).
+        dim: Dimensions of a nugget; the backbone's hidden size if None. Training nests them: the first dimensions matter
+            most, so that vectors can be cut to fewer (`NuggetModel.truncate`). A model that decodes keeps all.
         residual: How scores enter cross-attention: `add` (the paper), `straight_through` (gradients only) or `off`.
         feedback: Whether layer l + 1 receives an embedding that marks the selected tokens.
         freeze: Whether the embeddings and the bottom l encoder layers are frozen in training.
@@ -72,6 +74,7 @@ class NuggetConfig(ShippedConfig):
         scorer_layer: int = 3,
         selector: str = "learned",
         gather: GatherMode = "token",
+        dim: int | None = None,
         residual: ResidualMode = "add",
         feedback: bool = True,
         freeze: bool = True,
@@ -90,6 +93,7 @@ class NuggetConfig(ShippedConfig):
         self.scorer_layer = check_count("scorer_layer", scorer_layer, at_least=0)
         self.selector = selector  # checked against the registry when a model is built
         self.gather: GatherMode = _check_choice("gather", gather, get_args(GatherMode))
+        self.dim = None if dim is None else check_count("dim", dim, at_least=1)
         self.residual = check_residual(residual)
         self.feedback = _check_flag("feedback", feedback)
         self.freeze = _check_flag("freeze", freeze)
@@ -120,7 +124,7 @@ DEFAULTS: dict[str, Any] = {
     if parameter.kind is Parameter.POSITIONAL_OR_KEYWORD
 }
 """All settings of a nugget model, with their defaults."""
-ARCHITECTURE = ("scorer_layer", "selector", "gather", "residual", "feedback")
+ARCHITECTURE = ("scorer_layer", "selector", "gather", "dim", "residual", "feedback")
 """Settings that determine the modules of a model and how it computes nuggets; training fixes them."""
 
 

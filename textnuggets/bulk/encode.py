@@ -83,7 +83,7 @@ def encode_to_parquet(
         "window": model.window,
     }
     counted = Coverage() if coverage is None else coverage
-    schema = nugget_schema(model.adapter.hidden_size, dtype, about, with_text, fidelity is not None)
+    schema = nugget_schema(model.dim, dtype, about, with_text, fidelity is not None)
     check_output(out, stream=False)
     out = follow_link(out)
     folder = out.with_name(out.name + ".partial")

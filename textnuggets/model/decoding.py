@@ -71,10 +71,10 @@ def check_decodable(model: NuggetModel, nuggets: Sequence[Nuggets]) -> None:
             f"mbart, marian, pegasus or t5."
         )
     for index, item in enumerate(nuggets):
-        if item.vectors.shape[-1] != model.adapter.hidden_size:
+        if item.vectors.shape[-1] != model.dim:
             raise InputError(
                 f"nuggets {index} have {item.vectors.shape[-1]} dimensions, this model "
-                f"{model.adapter.hidden_size}: decode them with the model that encoded them."
+                f"{model.dim}: decode them with the model that encoded them."
             )
 
 
@@ -105,7 +105,7 @@ def _decode_batch(
     with_words: bool,
 ) -> list[Decoded]:
     k_max = max(len(window) for window in windows)
-    vectors = torch.zeros(len(windows), k_max, model.adapter.hidden_size)
+    vectors = torch.zeros(len(windows), k_max, model.dim)
     scores = torch.zeros(len(windows), k_max)
     kept = torch.zeros(len(windows), k_max, dtype=torch.bool)
     for i, window in enumerate(windows):

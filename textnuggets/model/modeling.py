@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel
 from transformers import initialization as init
 
-from textnuggets.config import NuggetConfig, ResidualMode
+from textnuggets.config import NuggetConfig, ResidualMode, check_count
 from textnuggets.errors import BackboneError, ConfigError, InputError
 from textnuggets.model.backbone import BackboneAdapter, build_backbone
 from textnuggets.model.encoding import Budget
@@ -61,7 +61,13 @@ class NuggetModel(TextInterface, SavedModel):
         self.scorer = Scorer(self.adapter.hidden_size) if self.selector.learned else None
         self.feedback = Feedback(self.adapter.hidden_size) if config.feedback else None
         self.gather = Gather(self.adapter.hidden_size, config.gather)
-        self.value = nn.Linear(self.adapter.hidden_size, self.adapter.hidden_size, bias=False)
+        size = self.adapter.hidden_size
+        if config.dim is not None and (config.dim > size or self.can_decode):
+            raise ConfigError(
+                f"dim is {config.dim}, but the hidden size of the backbone is {size}"
+                + (" and its decoder reads nuggets of that size." if self.can_decode else ": choose at most that.")
+            )
+        self.value = nn.Linear(size, config.dim or size, bias=False)
         if self.selector.needs_content:
             size = self.backbone.get_input_embeddings().num_embeddings  # type: ignore[operator]
             self.register_buffer("content", torch.ones(size))
@@ -104,6 +110,26 @@ class NuggetModel(TextInterface, SavedModel):
     def can_decode(self) -> bool:
         """Whether the backbone has a decoder."""
         return self.adapter.family.decodes
+
+    @property
+    def dim(self) -> int:
+        """Number of dimensions of a nugget."""
+        return self.value.out_features
+
+    def truncate(self, dim: int) -> Self:
+        """Keep only the first dimensions of every nugget, in place, and return the model.
+
+        Meant for models trained with nested dimensions (`objective.dims` of a recipe), such as `search`.
+        """
+        if self.can_decode or check_count("dim", dim, at_least=1) > self.dim:
+            raise ConfigError(
+                f"nuggets of {self.dim} dimensions cannot be truncated to {dim}"
+                + (": a model that decodes them needs all." if self.can_decode else ".")
+            )
+        self.config.dim = dim
+        self.value.weight = nn.Parameter(self.value.weight.detach()[:dim].clone())
+        self.value.out_features = dim
+        return self
 
     @property
     def window(self) -> int:

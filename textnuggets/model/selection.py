@@ -157,20 +157,23 @@ def spread(candidates: Candidates) -> Selection:
 
 
 @selector
+def even(candidates: Candidates) -> Selection:
+    """Select the last token of each of k equal chunks; with the gather mode `mean`, nuggets are the chunk means."""
+    return _best_of_chunks(_reading_order(candidates), candidates)
+
+
+@selector
 def chunking(candidates: Candidates) -> Selection:
     """Select the last comma or period of each of k equal chunks, else its last token (section 7.1)."""
     n = candidates.mask.shape[1]
     # Punctuation ranks above all other tokens, and later tokens above earlier ones.
-    return _best_of_chunks(
-        torch.arange(n, device=candidates.mask.device) + candidates.punctuation * n, candidates
-    )
+    return _best_of_chunks(_reading_order(candidates) + candidates.punctuation * n, candidates)
 
 
 @selector(needs_content=True)
 def even_content(candidates: Candidates) -> Selection:
     """Select the last token of each of k chunks of similar content: rare words and numbers get more nuggets."""
-    last = torch.arange(candidates.mask.shape[1], device=candidates.mask.device).expand_as(candidates.mask)
-    return _best_of_chunks(last, candidates, _content_chunks(candidates))
+    return _best_of_chunks(_reading_order(candidates), candidates, _content_chunks(candidates))
 
 
 @selector(counts=False, needs_sentence_ends=True)
@@ -193,6 +196,11 @@ def mean(candidates: Candidates) -> Selection:
     """
     last = candidates.mask.sum(-1, keepdim=True) - 1
     return Selection(last, torch.ones_like(last, dtype=torch.bool))
+
+
+def _reading_order(candidates: Candidates) -> Tensor:
+    """Return a `(batch, n)` ranking in which later tokens rank above earlier ones."""
+    return torch.arange(candidates.mask.shape[1], device=candidates.mask.device).expand_as(candidates.mask)
 
 
 def _content_chunks(candidates: Candidates) -> Tensor:

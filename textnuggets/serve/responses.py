@@ -142,7 +142,7 @@ def with_pieces(
 
 def parse_nuggets(item: s.NuggetsOut, index: int, model: NuggetModel) -> Nuggets:
     """Return the nuggets at an index of a request; raise InputError if they cannot be decoded."""
-    size = model.adapter.hidden_size
+    size = model.dim
     vectors = [nugget.vector for nugget in item.nuggets]
     if not vectors or any(vector is None or len(vector) != size for vector in vectors):
         raise InputError(f"nuggets[{index}]: every nugget needs a vector of {size} numbers.")

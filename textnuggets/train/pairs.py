@@ -93,12 +93,23 @@ class PairBatches(NumberedBatches[Pair]):
         return batch
 
 
-@dataclass
-class Pairs(Dataset[tuple[Example, Example]]):
+class ArticlePairs(Dataset[tuple[Example, Example]]):
     """Dataset of pairs: the query and the document as token ids."""
 
-    corpus: PackedCorpus
-    special_ids: Sequence[int]
+    def __init__(self, corpus: PackedCorpus, special_ids: Sequence[int]) -> None:
+        self.corpus, self.special_ids, self.records = corpus, special_ids, Records(corpus)
+
+    def __str__(self) -> str:
+        return str(self.corpus)
+
+    def batches(self, pairs: int, **division: int) -> PairBatches:
+        """Return the batches of a run, of `pairs` pairs each."""
+        return PairBatches(self.records, pairs, **division)
+
+    def documents(self, count: int, seed: int) -> list[Example]:
+        """Return a random sample of documents."""
+        chosen = np.random.default_rng(seed).permutation(len(self.corpus))[:count]
+        return [self.corpus[int(row)] for row in chosen]
 
     def __getitem__(self, pair: Pair) -> tuple[Example, Example]:
         random = np.random.default_rng(pair.seed)
@@ -146,9 +157,14 @@ class PairCollator:
 
     collate: Collator
 
-    def __call__(self, pairs: Sequence[tuple[Example, Example]]) -> dict[str, Any]:
-        """Return the tensors of both sides as `Collator` makes them, without labels."""
-        queries, documents = zip(*pairs, strict=True)
-        tensors = self.collate(queries)
-        tensors |= {DOCUMENT + name: value for name, value in self.collate(documents).items()}
-        return {name: value for name, value in tensors.items() if not name.endswith("labels")}
+    def __call__(self, pairs: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
+        """Return the tensors of both sides; further negatives of a pair follow the documents of all pairs."""
+        queries, documents = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+        negatives = [negative for pair in pairs for rest in pair[2:] for negative in rest]
+        tensors = self.documents(queries)
+        tensors |= {DOCUMENT + name: value for name, value in self.documents([*documents, *negatives]).items()}
+        return tensors
+
+    def documents(self, examples: Sequence[Example]) -> dict[str, Any]:
+        """Return the tensors of one side as `Collator` makes them, without labels."""
+        return {name: value for name, value in self.collate(examples).items() if name != "labels"}

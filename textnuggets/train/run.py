@@ -167,11 +167,21 @@ def _flat(tables: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def read_corpus(model: NuggetModel | NuggetLM, recipe: Recipe, sources: list[str]) -> Any:
-    """Return corpora as packed documents or, for a language model, as token streams."""
+    """Return corpora as packed documents, as pairs for the contrastive objective, or as token streams for a language model."""
     if isinstance(model, NuggetLM):
         data = recipe.data
         return load_streams(sources, model.tokenizer, recipe.model.segment, data.cache, data.languages[0])
-    return load_corpus(sources, recipe.packing, tokenizers_of(model, recipe.packing))
+    if recipe.objective.name != "contrastive":
+        return load_corpus(sources, recipe.packing, tokenizers_of(model, recipe.packing))
+    from textnuggets.train.pairs import ArticlePairs
+    from textnuggets.train.query_pairs import has_queries, load_pairs
+
+    if has_queries(sources):
+        if model.selector.needs_sentence_ends:
+            raise ConfigError(f"pairs of queries and documents cannot train the selector {model.selector.name!r}.")
+        return load_pairs(sources, model.tokenizer, recipe.data.max_tokens)
+    corpus = load_corpus(sources, recipe.packing, tokenizers_of(model, recipe.packing))
+    return ArticlePairs(corpus, model.tokenizer.all_special_ids)
 
 
 def make_objective(model: NuggetModel | NuggetLM, recipe: Recipe, train: Any, dev: Any) -> Objective:

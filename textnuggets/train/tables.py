@@ -37,6 +37,7 @@ USED_BY: dict[str, tuple[ObjectiveName, ...]] = {
     "distill_temperature": ("contrastive",),
     "teacher": ("contrastive",),
     "teacher_ratios": ("contrastive",),
+    "dims": ("contrastive",),
     "histories": ("language_model",),
     "segments": ("language_model",),
     "train_encoder": ("language_model",),
@@ -75,12 +76,15 @@ class ModelRecipe(Table):
     scorer_layer: Count = DEFAULTS["scorer_layer"]
     """Encoder layer l whose hidden states are scored."""
     selector: str = DEFAULTS["selector"]
-    """Rule that selects the nuggets: learned, spread (learned, one in each of k equal chunks), even_content (the last
-    token of each of k chunks of equal content), chunking, sentence_boundary, all_tokens, or mean (TSDAE). If it is not
+    """Rule that selects the nuggets: learned, spread (learned, one in each of k equal chunks), even (the last token of
+    each of k equal chunks), even_content (the last token of each of k chunks of equal content), chunking, sentence_boundary, all_tokens, or mean (TSDAE). If it is not
     set, model.start keeps its selector."""
     gather: GatherMode = DEFAULTS["gather"]
     """Content of a nugget: the selected token, the mean of the segment that ends with it, attention over that segment,
     or both (token and mean)."""
+    dim: PositiveCount | None = DEFAULTS["dim"]
+    """Dimensions of a nugget, for contrastive; by default the backbone's hidden size. The projection starts as the
+    principal components of nuggets of the training documents."""
     residual: ResidualMode = DEFAULTS["residual"]
     """How scores enter cross-attention: add, straight_through or off."""
     feedback: bool = DEFAULTS["feedback"]
@@ -176,13 +180,16 @@ class ObjectiveRecipe(Table):
     distill: Annotated[float, Field(ge=0, le=1)] = 0.0
     """contrastive: weight, from 0 to 1, of the distillation loss, which compares rankings with the MaxSim of the
     teacher's token vectors."""
-    distill_temperature: Positive = 0.1
-    """contrastive: divisor of the similarities in the distillation loss."""
+    distill_temperature: Positive = 0.5
+    """contrastive: divisor of the similarities in the distillation loss, after those of each query are standardized."""
     teacher: str | None = None
-    """contrastive: hub id or folder of the teacher; by default the initial model."""
+    """contrastive: hub id or folder of the teacher, with the tokenizer of the model; by default the initial model."""
     teacher_ratios: Annotated[list[Ratio], Field(min_length=2, max_length=2)] = [1.0, 1.0]
     """contrastive: number of teacher vectors per token of a query and of a document: 1 uses every token, a smaller
     value the means of equal chunks."""
+    dims: list[PositiveCount] = []
+    """contrastive: numbers of first dimensions that are trained to be used alone (nested vectors), such as
+    [128, 64, 32]; by default all dimensions."""
     histories: list[Count] = []
     """language_model: numbers of previous segments from which one is drawn for every step; by default
     model.history."""

@@ -1,8 +1,8 @@
 """The objective `contrastive`: mean-MaxSim between the nuggets of texts that belong together (Eq. 10).
 
 The loss has two terms: a contrastive one, which ranks the document of a query above the others in the batch, and a
-distillation loss, which compares the ranking with a teacher's, computed from its token vectors or their chunk means, for the
-whole query and for each of its vectors. The scores of the selected tokens receive gradients but do not change the values
+distillation loss, which compares the ranking with a teacher's, computed from its token vectors or their chunk means. Both are
+averaged over nested numbers of dimensions, if the recipe has several. The scores of the selected tokens receive gradients but do not change the values
 (straight-through), because an index computes plain MaxSim.
 """
 
@@ -14,18 +14,22 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.data import Sampler
 
 from textnuggets.data.batching import Collator
-from textnuggets.data.packed import PackedCorpus
+from textnuggets.errors import ConfigError
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.outputs import NuggetOutput
 from textnuggets.model.residual import residual_bias
 from textnuggets.model.selection import nugget_count
 from textnuggets.train.objectives.base import Objective, Step
-from textnuggets.train.pairs import DOCUMENT, PairBatches, PairCollator, Pairs, Records
+from textnuggets.train.pairs import DOCUMENT, ArticlePairs, PairCollator
+from textnuggets.train.projection import fit_projection
+from textnuggets.train.query_pairs import QueryPairs
 from textnuggets.train.recipe import Recipe
 
 GROUP = 8  # texts of similar length that are encoded together; sentences and documents differ much in length
+FITTED = 1024  # documents whose nuggets determine the initial projection
 
 # -------------------------------------------------------------------- loss
 
@@ -76,10 +80,19 @@ def contrastive_loss(scores: Tensor, temperature: float) -> Tensor:
 
 
 def distilling_loss(scores: Tensor, teacher: Tensor, temperature: float) -> Tensor:
-    """Return the KL divergence, `(...)`, between the student's and the teacher's ranking of documents, `(..., documents)`."""
-    target = (teacher / temperature).log_softmax(-1)
-    student = (scores / temperature).log_softmax(-1)
+    """Return the KL divergence, `(...)`, between the student's and the teacher's ranking of documents, `(..., documents)`.
+
+    Both are standardized over documents, because cosines of different models have different means and spreads.
+    """
+    target = (standardize(teacher) / temperature).log_softmax(-1)
+    student = (standardize(scores) / temperature).log_softmax(-1)
     return functional.kl_div(student, target, reduction="none", log_target=True).sum(-1)
+
+
+def standardize(scores: Tensor) -> Tensor:
+    """Return scores with mean 0 and standard deviation 1 over documents, the last dimension."""
+    centred = scores - scores.mean(-1, keepdim=True)
+    return centred / centred.square().mean(-1, keepdim=True).sqrt().clamp(min=1e-6)
 
 
 # -------------------------------------------------------------------- objective
@@ -94,21 +107,27 @@ class Contrastive(Objective):
         self,
         model: NuggetModel,
         recipe: Recipe,
-        train: PackedCorpus,
-        dev: PackedCorpus,
+        train: ArticlePairs | QueryPairs,
+        dev: ArticlePairs | QueryPairs,
         teacher: NuggetModel | None,
     ) -> None:
         super().__init__(model, recipe, dev)
-        special = model.tokenizer.all_special_ids
-        self.records, self.dev_records = Records(train), Records(dev)
-        self.dataset, self.dev_pairs = Pairs(train, special), Pairs(dev, special)
+        self.dataset, self.dev_pairs = train, dev
         self.collate = PairCollator(Collator(model.pad_id))
         self.teacher = teacher
         self.pairs = recipe.optimizer.batch_tokens // (2 * recipe.data.max_tokens)
+        self.dims = recipe.objective.dims or [model.dim]
+        if max(self.dims) > model.dim:
+            raise ConfigError(f"objective.dims is {self.dims}, but nuggets have {model.dim} dimensions.")
+        if recipe.model.start is None and recipe.model.dim is not None:
+            documents = train.documents(FITTED, recipe.seed)
+            documents.sort(key=lambda example: len(example.input_ids))
+            collate = self.collate.documents
+            fit_projection(model, (collate(documents[i : i + GROUP]) for i in range(0, len(documents), GROUP)))
 
-    def batches(self, process: int, processes: int) -> PairBatches:
+    def batches(self, process: int, processes: int) -> Sampler[Any]:
         """Return batches of as many pairs as fit into the token budget if all texts had the maximum length."""
-        return PairBatches(self.records, self.pairs, **self.division(process, processes))
+        return self.dataset.batches(self.pairs, **self.division(process, processes))
 
     def query_ratio_at(self, step: int) -> float:
         """Return the ratio of the queries of a step; by default the ratio of the documents."""
@@ -137,24 +156,25 @@ class Contrastive(Objective):
             name.removeprefix(DOCUMENT): value for name, value in inputs.items() if name.startswith(DOCUMENT)
         }
         query, document = encode_side(model, queries, query_ratio), encode_side(model, documents, ratio)
-        scores = similarity(query, document)
+        taught = None
         objective = self.recipe.objective
-        loss = contrastive_loss(scores, objective.temperature)
         if self.teacher is not None:
-            self.teacher.to(scores.device)  # type: ignore[arg-type]  # where the Trainer moved the model
+            self.teacher.to(query.vectors.device)  # type: ignore[arg-type]  # where the Trainer moved the model
             with torch.no_grad():
                 teacher_query, teacher_document = (
                     in_chunks(encode_side(self.teacher, side, 1.0), ratio)
                     for side, ratio in zip((queries, documents), objective.teacher_ratios, strict=True)
                 )
-                by_chunk = answers(teacher_query, teacher_document)  # (queries, k, documents)
-                weights = _equal(teacher_query)
-                whole = (by_chunk * weights[:, :, None]).sum(1)
-            by_query = distilling_loss(scores, whole, objective.distill_temperature).sum()
-            # The teacher's query vectors are also compared with the nuggets, so each of them must find its match there.
-            each = distilling_loss(answers(teacher_query, document), by_chunk, objective.distill_temperature)
-            taught = (by_query + (each * weights).sum()) / 2
-            loss = (1 - objective.distill) * loss + objective.distill * taught
+                taught = similarity(teacher_query, teacher_document)
+        losses = []
+        for dim in self.dims:
+            scores = similarity(first_dimensions(query, dim), first_dimensions(document, dim))
+            losses.append(contrastive_loss(scores, objective.temperature))
+            if taught is not None:
+                distilled = distilling_loss(scores, taught, objective.distill_temperature).sum()
+                losses[-1] = (1 - objective.distill) * losses[-1] + objective.distill * distilled
+        loss = torch.stack(losses).mean()
+        scores = similarity(query, document)
         right = torch.arange(len(scores), device=scores.device)
         return Step(
             loss=loss,
@@ -169,13 +189,8 @@ class Contrastive(Objective):
         device = next(model.parameters()).device
         totals = torch.zeros(3, device=device)
         count = max(1, self.recipe.report.documents // (self.pairs * processes))
-        batches = PairBatches(
-            self.dev_records,
-            self.pairs,
-            steps=count,
-            seed=self.recipe.seed,
-            process=process,
-            processes=processes,
+        batches = self.dev_pairs.batches(
+            self.pairs, steps=count, seed=self.recipe.seed, process=process, processes=processes
         )
         with torch.no_grad():
             for batch in batches:
@@ -184,6 +199,13 @@ class Contrastive(Objective):
                 result = self._compare(model, inputs, ratio, ratio)
                 totals += torch.stack([result.loss.float(), result.correct.float(), result.targets.float()])
         return totals
+
+
+def first_dimensions(side: Side, dim: int) -> Side:
+    """Return nuggets with only their first dimensions, normalized again."""
+    if dim == side.vectors.shape[-1]:
+        return side
+    return side._replace(vectors=functional.normalize(side.vectors[..., :dim], dim=-1))
 
 
 def encode_side(model: nn.Module, inputs: dict[str, Tensor], ratio: float) -> Side:
