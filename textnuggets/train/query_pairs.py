@@ -10,7 +10,7 @@ queries.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from typing import Any, NamedTuple
@@ -27,7 +27,6 @@ from textnuggets.search.bm25 import BM25
 
 NEIGHBOURS = 3  # pairs with similar documents that accompany each random pair of a batch
 SEARCHED = 24  # documents that BM25 finds for a query, from which the neighbours come
-TOKENIZED = 1000  # texts tokenized together
 
 
 class QueryPair(NamedTuple):
@@ -77,7 +76,6 @@ class QueryPairs(Dataset[QueryPair]):
     files: list[QueryFile]
     tokenize: Any
     max_tokens: int
-    _ids: dict[str, np.ndarray] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return sum(len(file.pairs) for file in self.files)
