@@ -26,7 +26,7 @@ def passages(sources: list[str]) -> Iterator[list[str]]:
     """Yield adjacent sentences, as many as make a passage."""
     for passage in read_passages(sources):
         sentences: list[str] = []
-        for (sentence, *_) in passage.rows:
+        for sentence, *_ in passage.rows:
             if sentences and sum(len(s.split()) for s in (*sentences, sentence)) > WORDS[1]:
                 yield sentences
                 sentences = []

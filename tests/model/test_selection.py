@@ -150,6 +150,11 @@ def test_even_content_ends_k_chunks_that_leave_no_token_out(n, k, seed):
     assert second == [0]
 
 
+def test_even_ends_k_equal_chunks():
+    made = candidates([12, 5], [4, 2])
+    assert chosen(SELECTORS["even"](made)) == [[2, 5, 8, 11], [2, 4]]
+
+
 def test_even_content_gives_more_nuggets_to_what_carries_more():
     made = candidates([12], [4])
     assert chosen(SELECTORS["even_content"](made)) == [[2, 5, 8, 11]]
@@ -210,13 +215,14 @@ def test_a_model_with_its_selector_can_be_pickled():
 def test_an_unknown_selector_is_named_with_the_known_ones():
     with pytest.raises(
         ConfigError,
-        match=r"learned, spread, chunking, even_content, sentence_boundary, all_tokens, mean; got 'random'",
+        match=r"learned, spread, even, chunking, even_content, sentence_boundary, all_tokens, mean; got 'random'",
     ):
         tiny_model(selector="random")
 
 
 @pytest.mark.parametrize(
-    "name", ["chunking", "even_content", "sentence_boundary", "all_tokens", "mean", "learned", "spread"]
+    "name",
+    ["even", "chunking", "even_content", "sentence_boundary", "all_tokens", "mean", "learned", "spread"],
 )
 def test_every_selector_trains_and_encodes(name):
     model = tiny_model(selector=name)

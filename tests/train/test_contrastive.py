@@ -28,7 +28,7 @@ from textnuggets.train.objectives.contrastive import (
     in_chunks,
     similarity,
 )
-from textnuggets.train.pairs import PER_RECORD, PairBatches, Pairs, Records
+from textnuggets.train.pairs import PER_RECORD, ArticlePairs, PairBatches
 from textnuggets.train.recipe_io import read_recipe
 from textnuggets.train.run import train
 
@@ -101,13 +101,13 @@ def test_a_score_rises_if_its_nugget_matches_the_right_query_and_falls_otherwise
     assert direction[0, 1] == 0  # the best match of no query
 
 
-def test_the_distillation_loss_is_zero_only_if_the_teacher_agrees():
-    scores = torch.tensor([[0.9, 0.1], [0.3, 0.6]])
-    assert distilling_loss(scores, scores + 0.1, 0.05).numpy() == pytest.approx(
-        0, abs=1e-5
-    )  # a constant offset does not matter
-    assert (distilling_loss(scores, scores.flip(0), 0.05) > 1).all()
-    assert (distilling_loss(scores, scores.flip(0), 1.0) < 0.5).all()
+def test_the_distillation_loss_is_zero_only_if_the_teacher_agrees_up_to_scale_and_shift():
+    scores = torch.tensor([[0.9, 0.1, 0.3], [0.2, 0.8, 0.1]])
+    assert distilling_loss(scores, 3 * scores + 0.1, 0.5).numpy() == pytest.approx(0, abs=1e-5)
+    sharp, soft = (distilling_loss(scores, scores.flip(0), temperature) for temperature in (0.2, 2.0))
+    assert (sharp > 1).all()
+    assert (soft < 0.5).all()
+    assert (soft > 0.01).all()
 
 
 @pytest.mark.parametrize("ratio", [0.1, 0.25, 0.6, 1.0])
@@ -141,7 +141,7 @@ def test_the_vectors_of_a_text_do_not_depend_on_the_rest_of_the_batch():
 
 
 def test_a_batch_holds_documents_of_an_article_and_of_similar_ones(corpus):
-    records = Records(corpus)
+    records = ArticlePairs(corpus, []).records
     assert len(records) == 12
     # Articles 0, 5 and 10 have the same text, so BM25 finds them for each other.
     assert set(records.nearest[0][:2]) == {5, 10}
@@ -166,16 +166,16 @@ def test_a_batch_holds_documents_of_an_article_and_of_similar_ones(corpus):
 
 
 def test_two_processes_take_turns_with_the_batches(corpus):
-    records = Records(corpus)
+    records = ArticlePairs(corpus, []).records
     alone = list(PairBatches(records, 4, steps=4, seed=0))
     halves = [list(PairBatches(records, 4, steps=2, seed=0, process=i, processes=2)) for i in (0, 1)]
     assert alone == [halves[0][0], halves[1][0], halves[0][1], halves[1][1]]
 
 
 def test_both_sides_of_a_pair_consist_of_whole_sentences_of_the_document(corpus):
-    pairs, tokenizer = Pairs(corpus, tiny_tokenizer().all_special_ids), tiny_tokenizer()
+    pairs, tokenizer = ArticlePairs(corpus, tiny_tokenizer().all_special_ids), tiny_tokenizer()
     kinds = set()
-    for batch in PairBatches(Records(corpus), 6, steps=20, seed=3):
+    for batch in pairs.batches(6, steps=20, seed=3):
         for pair in batch:
             kinds.add(pair.kind)
             query, document = pairs[pair]

@@ -65,7 +65,11 @@ class NuggetModel(TextInterface, SavedModel):
         if config.dim is not None and (config.dim > size or self.can_decode):
             raise ConfigError(
                 f"dim is {config.dim}, but the hidden size of the backbone is {size}"
-                + (" and its decoder reads nuggets of that size." if self.can_decode else ": choose at most that.")
+                + (
+                    " and its decoder reads nuggets of that size."
+                    if self.can_decode
+                    else ": choose at most that."
+                )
             )
         self.value = nn.Linear(size, config.dim or size, bias=False)
         if self.selector.needs_content:

@@ -19,10 +19,18 @@ class BM25:
         self._engine.index(words_of(texts), show_progress=False)
 
     def nearest(self, queries: Sequence[str], k: int) -> np.ndarray:
-        """Return the indices of the k best texts for each query, best first, as `(queries, k)`."""
-        words = words_of(queries)
-        indices, _ = self._engine.retrieve(words, k=min(k, self.count), show_progress=False)
-        return np.asarray(indices)
+        """Return the indices of the k best texts for each query, best first, as `(queries, k)`.
+
+        For a query without any word of the texts, these are the first texts.
+        """
+        k = min(k, self.count)
+        vocabulary = self._engine.vocab_dict
+        known = [[word for word in words if word and word in vocabulary] for words in words_of(queries)]
+        nearest = np.tile(np.arange(k), (len(known), 1))
+        found = [row for row, words in enumerate(known) if words]
+        if found:
+            nearest[found], _ = self._engine.retrieve([known[row] for row in found], k=k, show_progress=False)
+        return nearest
 
     def scores(self, query: str) -> np.ndarray:
         """Return the score of every text, as `(texts,)`."""

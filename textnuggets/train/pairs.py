@@ -162,7 +162,9 @@ class PairCollator:
         queries, documents = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
         negatives = [negative for pair in pairs for rest in pair[2:] for negative in rest]
         tensors = self.documents(queries)
-        tensors |= {DOCUMENT + name: value for name, value in self.documents([*documents, *negatives]).items()}
+        tensors |= {
+            DOCUMENT + name: value for name, value in self.documents([*documents, *negatives]).items()
+        }
         return tensors
 
     def documents(self, examples: Sequence[Example]) -> dict[str, Any]:

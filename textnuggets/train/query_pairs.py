@@ -139,7 +139,9 @@ def has_queries(sources: Sequence[str]) -> bool:
     Raises:
         InputError: If some do and others do not.
     """
-    found = [any("query" in record.fields for record in islice(read_records([source]), 1)) for source in sources]
+    found = [
+        any("query" in record.fields for record in islice(read_records([source]), 1)) for source in sources
+    ]
     if any(found) and not all(found):
         raise InputError(
             f"{sources[found.index(False)]}: has no field 'query', but {sources[found.index(True)]} has: name files of "
@@ -158,7 +160,11 @@ def _read_file(source: str) -> QueryFile:
     pairs: list[Numbers] = []
     for place, fields in read_records([source]):
         given = fields.get("negatives") or []
-        texts = [fields.get("query"), fields.get("positive"), *(given if isinstance(given, list) else [given])]
+        texts = [
+            fields.get("query"),
+            fields.get("positive"),
+            *(given if isinstance(given, list) else [given]),
+        ]
         for text in texts:
             if not isinstance(text, str) or not text.strip() or not is_unicode(text):
                 raise InputError(

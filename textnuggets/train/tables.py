@@ -34,7 +34,6 @@ USED_BY: dict[str, tuple[ObjectiveName, ...]] = {
     "query_ratios": ("contrastive",),
     "temperature": ("contrastive",),
     "distill": ("contrastive",),
-    "distill_temperature": ("contrastive",),
     "teacher": ("contrastive",),
     "teacher_ratios": ("contrastive",),
     "dims": ("contrastive",),

@@ -112,7 +112,7 @@ class Contrastive(Objective):
         teacher: NuggetModel | None,
     ) -> None:
         super().__init__(model, recipe, dev)
-        self.dataset, self.dev_pairs = train, dev
+        self.dataset, self.train_pairs, self.dev_pairs = train, train, dev
         self.collate = PairCollator(Collator(model.pad_id))
         self.teacher = teacher
         self.pairs = recipe.optimizer.batch_tokens // (2 * recipe.data.max_tokens)
@@ -123,11 +123,13 @@ class Contrastive(Objective):
             documents = train.documents(FITTED, recipe.seed)
             documents.sort(key=lambda example: len(example.input_ids))
             collate = self.collate.documents
-            fit_projection(model, (collate(documents[i : i + GROUP]) for i in range(0, len(documents), GROUP)))
+            fit_projection(
+                model, (collate(documents[i : i + GROUP]) for i in range(0, len(documents), GROUP))
+            )
 
     def batches(self, process: int, processes: int) -> Sampler[Any]:
         """Return batches of as many pairs as fit into the token budget if all texts had the maximum length."""
-        return self.dataset.batches(self.pairs, **self.division(process, processes))
+        return self.train_pairs.batches(self.pairs, **self.division(process, processes))
 
     def query_ratio_at(self, step: int) -> float:
         """Return the ratio of the queries of a step; by default the ratio of the documents."""
@@ -194,7 +196,7 @@ class Contrastive(Objective):
         )
         with torch.no_grad():
             for batch in batches:
-                inputs = self.collate([self.dev_pairs[pair] for pair in batch])
+                inputs = self.collate([self.dev_pairs[pair] for pair in batch])  # type: ignore[index]
                 inputs = {name: value.to(device) for name, value in inputs.items()}
                 result = self._compare(model, inputs, ratio, ratio)
                 totals += torch.stack([result.loss.float(), result.correct.float(), result.targets.float()])
