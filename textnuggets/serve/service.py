@@ -17,7 +17,7 @@ from textnuggets.serve.models import Models, Served
 from textnuggets.serve.scheduler import Busy, Worker
 
 ERRORS: dict[int | str, dict[str, Any]] = {
-    code: {"model": s.ErrorAnswer} for code in (400, 401, 404, 411, 413, 422, 500, 503, 504)
+    code: {"model": s.ErrorAnswer} for code in (400, 401, 404, 408, 411, 413, 421, 422, 500, 503, 504)
 }
 Answer = TypeVar("Answer")
 
