@@ -24,7 +24,7 @@ async def health(service: Running) -> s.Health:
         model=first.name,
         decodes=first.decodes,
         ratio=first.model.config.ratio,
-        dimensions=first.model.value.out_features,
+        dimensions=first.model.dim,
         models=[served.name for served in service.models],
         documents=service.documents,
         version=__version__,
