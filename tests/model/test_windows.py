@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.tiny import CORPUS, tiny_tokenizer
 from textnuggets.errors import InputError
-from textnuggets.model.windows import Window, cut_into_windows
+from textnuggets.model.windows import CutTexts, Window, cut_into_windows, reusing
 
 LIMIT = 40
 anything = st.text(max_size=400)
@@ -121,3 +121,17 @@ def test_there_is_at_most_one_sentence_end_per_sentence_and_the_last_token_is_on
         if ordinary:
             assert marks[ordinary[-1]]
         assert sum(marks) <= max(1, len(sentence_spans(text[window.start : window.end])))
+
+
+def test_windows_are_reused_only_for_the_same_text_tokenizer_and_limit():
+    tokenizer, texts = byte_level_tokenizer(), CORPUS[:3]
+    known = dict(zip(texts[:2], cut_into_windows(tokenizer, texts[:2], LIMIT), strict=True))
+    with reusing(CutTexts(tokenizer, LIMIT, known)):
+        first, fresh, second = cut_into_windows(tokenizer, [texts[0], texts[2], texts[1]], LIMIT)
+        assert first is known[texts[0]]
+        assert second is known[texts[1]]
+        assert {window.text for window in fresh} == {texts[2]}
+        assert cut_into_windows(tokenizer, texts[:1], LIMIT)[0] is first
+        assert cut_into_windows(tokenizer, texts[:1], LIMIT - 1)[0] is not first
+        assert cut_into_windows(byte_level_tokenizer(), texts[:1], LIMIT)[0] is not first
+    assert cut_into_windows(tokenizer, texts[:1], LIMIT)[0] is not first

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from textnuggets.model.cancelling import check_cancelled
 from textnuggets.model.encoding import Budget
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.padding import pad
@@ -59,6 +60,7 @@ def highlight(model: NuggetModel, text: str, ratio: float | None = None) -> list
 
 def _score(model: NuggetModel, window: Window, k: int) -> list[tuple[tuple[int, int], str, float, bool]]:
     """Return `(span, surface, score, is_nugget)` of every token of a window."""
+    check_cancelled()
     input_ids, mask = pad([window.ids], model.pad_id)
     ends, _ = pad([window.sentence_ends()], False)
     with model.evaluating(), torch.inference_mode():

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 import sys
 from typing import Annotated
 
 import typer
 
 from textnuggets.cli.options import MODEL, quiet_transformers
-from textnuggets.errors import InputError, MissingExtraError
 from textnuggets.shipped import locate
 
 
@@ -24,6 +22,12 @@ def serve(
     ] = 8000,
     api_key: Annotated[
         str | None, typer.Option(envvar="TEXTNUGGETS_API_KEY", help="API key that requests must have.")
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Host name in requests to accept besides localhost and --host; may be repeated. * accepts all."
+        ),
     ] = None,
     cors: Annotated[
         list[str] | None, typer.Option(help="Origin that may send requests from a browser; may be repeated.")
@@ -43,32 +47,19 @@ def serve(
     """
     for name in model or ():
         locate(name)  # reports a wrong name before torch is imported
-    try:
-        import uvicorn
-    except ImportError as error:
-        raise MissingExtraError("uvicorn", "serve", "the server") from error
-
     from textnuggets.serve.app import create_app
+    from textnuggets.serve.hosts import LOCAL, Hosts
     from textnuggets.serve.loading import load_all
     from textnuggets.serve.middleware import Limits
+    from textnuggets.serve.server import AppServer
 
     quiet_transformers()
-    if host not in ("127.0.0.1", "localhost", "::1") and api_key is None:
+    hosts = Hosts([host, *(allow_host or ())])
+    if host not in LOCAL and api_key is None:
         print(f"note: {host} may be reachable by others; set --api-key to restrict access.", file=sys.stderr)
     models, opened = load_all(model, index)
     limits = Limits(timeout=timeout, max_queue=max_queue, batch_seconds=batch_ms / 1000)
-    app = create_app(models, opened, limits, api_key, cors or ())
-    config = uvicorn.Config(app, host, port, log_level="warning", timeout_graceful_shutdown=int(timeout) + 1)
-    server = uvicorn.Server(config)
-    try:
-        sockets = [config.bind_socket()]
-    except SystemExit as error:
-        raise InputError(f"cannot listen on {host}:{port}: choose another --port.") from error
-    # asyncio sets TCP_NODELAY only on sockets created with a protocol number, and uvicorn's are not. Without it, the
-    # second packet of a response waits 40 ms for the acknowledgement of the first.
-    sockets[0].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # Listen before the address is printed, so that clients can connect immediately.
-    sockets[0].listen(config.backlog)
-    address = sockets[0].getsockname()
-    print(f"http://{address[0]}:{address[1]} (Ctrl-C stops it)", file=sys.stderr, flush=True)
-    server.run(sockets)
+    app = create_app(models, opened, limits, api_key, cors or (), hosts)
+    server = AppServer(app, host, port, limits)
+    print(f"{server.address} (Ctrl-C stops it)", file=sys.stderr, flush=True)
+    server.run()

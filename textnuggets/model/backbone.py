@@ -25,10 +25,18 @@ from typing import Any
 
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import AutoModel, AutoModelForSeq2SeqLM, DynamicCache, GenerationConfig, PreTrainedConfig
+from transformers import (
+    AutoModel,
+    AutoModelForSeq2SeqLM,
+    DynamicCache,
+    GenerationConfig,
+    PreTrainedConfig,
+    StoppingCriteriaList,
+)
 from transformers.modeling_outputs import BaseModelOutput
 
 from textnuggets.errors import BackboneError, ConfigError
+from textnuggets.model.cancelling import CheckCancelled
 from textnuggets.model.families import Family, find_family
 
 BIAS_CARRIERS = ("eager", "sdpa")  # attention implementations that add a float mask to the logits
@@ -271,12 +279,14 @@ class BackboneAdapter:
         """Decode with transformers' `generate`; `options` must limit the length."""
         settings = deepcopy(self.model.generation_config)
         rest = settings.update(**{**FAITHFUL, **options})
+        criteria = [*rest.pop("stopping_criteria", ()), CheckCancelled()]
         generated: Tensor = self.model.generate(
             # `generate` rejects a 4-D mask unless embeddings are given too; it does not encode them.
             inputs_embeds=nuggets,
             encoder_outputs=BaseModelOutput(last_hidden_state=nuggets),  # type: ignore[arg-type]
             attention_mask=bias,
             generation_config=settings,
+            stopping_criteria=StoppingCriteriaList(criteria),
             **rest,
         )
         return generated

@@ -188,6 +188,16 @@ class Coverage:
                 examples.append(word)
 
 
+class Uncounted(Coverage):
+    """Coverage that counts nothing, for `collecting` where no warning is shown."""
+
+    def add_texts(self, tokenizer: Any, texts: Sequence[str]) -> None:
+        """Do nothing."""
+
+    def add_batch(self, *_: Any) -> None:
+        """Do nothing."""
+
+
 _ACTIVE: ContextVar[Coverage | None] = ContextVar("coverage", default=None)
 
 

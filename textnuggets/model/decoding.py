@@ -11,6 +11,7 @@ import torch
 from textnuggets.config import ResidualMode
 from textnuggets.errors import BackboneError, InputError
 from textnuggets.io.progress import Progress
+from textnuggets.model.cancelling import check_cancelled
 from textnuggets.model.nuggets import Nuggets
 from textnuggets.model.reconstruction import Reconstruction, join_words, word_scores
 from textnuggets.model.residual import residual_bias
@@ -104,6 +105,7 @@ def _decode_batch(
     options: dict[str, Any],
     with_words: bool,
 ) -> list[Decoded]:
+    check_cancelled()
     k_max = max(len(window) for window in windows)
     vectors = torch.zeros(len(windows), k_max, model.dim)
     scores = torch.zeros(len(windows), k_max)
@@ -144,6 +146,7 @@ def _likelihoods(
     likelihoods = []
     for row, targets in zip(states, generated[:, 1:], strict=True):
         # One text at a time: the logits of a whole batch may take gigabytes.
+        check_cancelled()
         logits = model.adapter.project(row[None])[0].float()
         chosen = logits.gather(-1, targets[:, None])[:, 0]
         likelihoods.append((chosen - logits.logsumexp(-1)).tolist())

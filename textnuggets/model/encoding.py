@@ -16,6 +16,7 @@ from textnuggets.errors import ConfigError, InputError
 from textnuggets.io.batching import batches
 from textnuggets.io.documents import is_unicode
 from textnuggets.io.progress import Progress
+from textnuggets.model.cancelling import check_cancelled
 from textnuggets.model.coverage import Coverage
 from textnuggets.model.layout import Layout
 from textnuggets.model.nuggets import Nuggets
@@ -130,6 +131,7 @@ def _encode_batch(
     coverage: Coverage | None,
 ) -> list[Nuggets]:
     """Encode a batch of windows, each with its k, in one forward pass."""
+    check_cancelled()
     windows, counts = [window for window, _ in batch], [k for _, k in batch]
     input_ids, mask = pad([w.ids for w in windows], model.pad_id)
     if coverage is not None:

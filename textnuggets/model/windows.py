@@ -7,7 +7,9 @@ possible, each tokenized as a text of its own; spans still refer to the whole te
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,17 +75,51 @@ class Window:
         return marks
 
 
+@dataclass(frozen=True)
+class CutTexts:
+    """Windows of texts by text, kept so that the texts need not be tokenized again."""
+
+    tokenizer: Any
+    limit: int
+    windows: Mapping[str, list[Window]]
+
+
+_CUT: ContextVar[CutTexts | None] = ContextVar("cut texts", default=None)
+
+
+@contextmanager
+def reusing(cut: CutTexts) -> Iterator[None]:
+    """Use the given windows in the block when the same texts are cut with the same tokenizer and limit."""
+    token = _CUT.set(cut)
+    try:
+        yield
+    finally:
+        _CUT.reset(token)
+
+
 def cut_into_windows(tokenizer: Any, texts: Sequence[str], limit: int) -> list[list[Window]]:
     """Tokenize texts into windows of at most `limit` tokens, including special tokens."""
+    cut = _CUT.get()
+    if cut is None or cut.tokenizer is not tokenizer or cut.limit != limit:
+        return cut_encodings(tokenizer, texts, tokenize(tokenizer, texts), limit)
+    if fresh := [text for text in texts if text not in cut.windows]:
+        made = iter(cut_encodings(tokenizer, fresh, tokenize(tokenizer, fresh), limit))
+    return [cut.windows[text] if text in cut.windows else next(made) for text in texts]
+
+
+def cut_encodings(
+    tokenizer: Any, texts: Sequence[str], encodings: Sequence[Any], limit: int
+) -> list[list[Window]]:
+    """Return the windows of texts that are tokenized; only texts of several windows are tokenized again, in parts."""
     return [
         [Window(text, 0, len(text) if text.strip() else 0, encoding)]
         if len(encoding) <= limit
         else _cut(tokenizer, text, encoding, limit)
-        for text, encoding in zip(texts, _tokenize(tokenizer, texts), strict=True)
+        for text, encoding in zip(texts, encodings, strict=True)
     ]
 
 
-def _tokenize(tokenizer: Any, texts: Sequence[str]) -> list[Any]:
+def tokenize(tokenizer: Any, texts: Sequence[str]) -> list[Any]:
     """Return the `tokenizers.Encoding` of every text, untruncated, with special tokens."""
     batch = tokenizer(
         list(texts), truncation=False, padding=False, return_attention_mask=False, verbose=False
@@ -104,7 +140,7 @@ def _cut(tokenizer: Any, text: str, encoding: Any, limit: int) -> list[Window]:
     windows: list[Window] = []
     while pending:
         spans = [_strip(text, start, end) for start, end in pending]
-        encodings = _tokenize(tokenizer, [text[start:end] for start, end in spans])
+        encodings = tokenize(tokenizer, [text[start:end] for start, end in spans])
         too_long: list[tuple[int, int]] = []
         for (start, end), part in zip(spans, encodings, strict=True):
             if len(part) <= limit:
@@ -121,7 +157,7 @@ def _cut(tokenizer: Any, text: str, encoding: Any, limit: int) -> list[Window]:
         pending = too_long
     windows = sorted((w for w in windows if w.end > w.start), key=lambda window: window.start)
     if not windows:  # only whitespace, which some tokenizers split into many tokens
-        return [Window(text, 0, 0, *_tokenize(tokenizer, [""]))]
+        return [Window(text, 0, 0, *tokenize(tokenizer, [""]))]
     return windows
 
 

@@ -17,6 +17,7 @@ except ImportError as error:
 
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.search.index import NuggetIndex
+from textnuggets.serve.hosts import Hosts
 from textnuggets.serve.middleware import Limits, add_errors, add_gate
 from textnuggets.serve.models import Models
 from textnuggets.serve.routes import about, search, standard, texts
@@ -32,6 +33,7 @@ def create_app(
     limits: Limits | None = None,
     api_key: str | None = None,
     cors: Sequence[str] = (),
+    hosts: Hosts | None = None,
 ) -> FastAPI:
     """Return the FastAPI application.
 
@@ -39,9 +41,9 @@ def create_app(
         models: Models by name; requests that name no model use the first suitable one.
         index: Index for /search; its model is served as well and is the default for comparing texts.
         limits: Limits of requests and responses; the defaults of `Limits` if None.
-        api_key: Key required as `Authorization: Bearer ...`, except for the page, its documentation, /health and
-            /metrics.
+        api_key: Key required as `Authorization: Bearer ...`, except for the page and /health.
         cors: Origins that may send requests from a browser.
+        hosts: Hosts that requests may name; only localhost if None.
     """
     limits = limits or Limits()
     if api_key == "":
@@ -66,12 +68,14 @@ def create_app(
         version=__version__,
         description="Texts as a few vectors that can be indexed, compared, and decoded back into the text.",
         lifespan=lifespan,
+        docs_url=None,  # they load scripts from other hosts; `about.docs` replaces them
+        redoc_url=None,
     )
     app.state.service = service
     add_errors(app)
     routes = (route for router in ROUTERS for route in router.routes)
     paths = {route.path for route in routes if isinstance(route, APIRoute)}
-    add_gate(app, limits, api_key, service.worker, paths)
+    add_gate(app, limits, hosts or Hosts(), api_key, service.worker, paths)
     if cors:  # added last, as the outermost middleware, so that error responses also have CORS headers
         app.add_middleware(CORSMiddleware, allow_origins=list(cors), allow_methods=["*"], allow_headers=["*"])
     for router in ROUTERS:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from textnuggets.errors import ConfigError
+from textnuggets.model.encoding import Budget
 from textnuggets.model.modeling import NuggetModel
+from textnuggets.model.windows import CutTexts
 from textnuggets.search.index import NuggetIndex
 from textnuggets.serve.middleware import Refused
 from textnuggets.shipped import shipped_name
@@ -37,6 +39,19 @@ class Served:
     def query_ratio(self) -> float | None:
         """Compression ratio of queries; None if it is the same as for documents."""
         return self.model.config.query_ratio
+
+    def most_vectors(self, cut: CutTexts, texts: Iterable[str], ratio: float | None) -> list[int]:
+        """Return the number of vectors of each text, exact unless the selector sets it by the content."""
+        budget = Budget.of(ratio, None, self.model.config.ratio)
+        selector = self.model.selector
+        counts = []
+        for text in texts:
+            lengths = [len(window.encoding) for window in cut.windows[text]]
+            if selector.counts:
+                counts.append(sum(budget.share(lengths)))
+            else:
+                counts.append(len(lengths) if selector.pools else sum(lengths))
+        return counts
 
 
 def public_name(name: str) -> str:

@@ -32,7 +32,7 @@ def model(served: Served, searches: bool) -> standard.ModelOut:
     """Return a model in OpenAI's format, with its capabilities."""
     return standard.ModelOut(
         id=served.name,
-        dimensions=served.model.value.out_features,
+        dimensions=served.model.dim,
         ratio=served.model.config.ratio,
         query_ratio=served.query_ratio,
         compares=served.compares,
@@ -140,8 +140,15 @@ def with_pieces(
     ]
 
 
-def parse_nuggets(item: s.NuggetsOut, index: int, model: NuggetModel) -> Nuggets:
-    """Return the nuggets at an index of a request; raise InputError if they cannot be decoded."""
+def parse_nuggets(items: Sequence[s.NuggetsOut], model: NuggetModel, max_tokens: int) -> list[Nuggets]:
+    """Return the nuggets of a request; raise InputError if they cannot be decoded or exceed `max_tokens` tokens."""
+    parsed = [_parse_nuggets(item, index, model) for index, item in enumerate(items)]
+    if (tokens := sum(item.token_count for item in parsed)) > max_tokens:
+        raise InputError(f"nuggets represent {tokens} tokens; the limit is {max_tokens}.")
+    return parsed
+
+
+def _parse_nuggets(item: s.NuggetsOut, index: int, model: NuggetModel) -> Nuggets:
     size = model.dim
     vectors = [nugget.vector for nugget in item.nuggets]
     if not vectors or any(vector is None or len(vector) != size for vector in vectors):
@@ -176,16 +183,14 @@ def parse_nuggets(item: s.NuggetsOut, index: int, model: NuggetModel) -> Nuggets
     )
 
 
-def reconstruct(served: Served, request: s.ReconstructRequest, max_tokens: int) -> s.ReconstructAnswer:
-    """Decode the nuggets of a request or of its texts; raise InputError above `max_tokens` tokens."""
+def reconstruct(
+    served: Served, request: s.ReconstructRequest, encoded: Sequence[Nuggets]
+) -> s.ReconstructAnswer:
+    """Decode the given nuggets, or those of the texts of a request."""
     model, coverage = served.model, Coverage()
     if request.texts is not None:
         with collecting(coverage):
             encoded = model.encode(request.texts, ratio=request.ratio)
-    else:
-        encoded = [parse_nuggets(item, index, model) for index, item in enumerate(request.nuggets or [])]
-        if (tokens := sum(item.token_count for item in encoded)) > max_tokens:
-            raise InputError(f"nuggets represent {tokens} tokens; the limit is {max_tokens}.")
     originals: Sequence[str | None] = request.texts or [None] * len(encoded)
     words: list[list[s.Word] | None] = [None] * len(encoded)
     if request.probabilities:

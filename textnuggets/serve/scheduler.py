@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from textnuggets.model.coverage import Coverage, collecting
+from textnuggets.model.cancelling import Cancelled, cancelled_if, check_cancelled
+from textnuggets.model.coverage import Uncounted, collecting
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.nuggets import Nuggets
+from textnuggets.model.windows import CutTexts, reusing
 
 CHARACTERS_PER_TOKEN = 4  # an estimate, which is enough for a budget
 Result = TypeVar("Result")
@@ -29,6 +32,8 @@ class Waiting:
     model: NuggetModel
     texts: Sequence[str]
     ratio: float | None
+    cut: CutTexts | None
+    """Windows of the texts, if they are tokenized already."""
     done: asyncio.Future[list[Nuggets]] = field(repr=False)
     places: int = 1
     """Places it takes in the queue: 0 if another part of the same request takes one."""
@@ -43,7 +48,7 @@ class Worker:
     """One thread that runs all models, so that requests do not compete for the processor.
 
     Texts to encode wait a few milliseconds, or until the current batch is finished, and are encoded in batches. Other
-    work runs one item at a time, in order.
+    work runs one item at a time, in order. Work whose requests are all cancelled ends at its next batch or decoded token.
 
     Args:
         window: Seconds to wait for further requests; 0 disables batching.
@@ -64,10 +69,19 @@ class Worker:
         self.batched = 0
         """Number of requests encoded in batches."""
 
-    async def encode(self, model: NuggetModel, texts: Sequence[str], ratio: float | None) -> list[Nuggets]:
-        """Return the nuggets of texts, batched with other requests for the same model and ratio."""
+    async def encode(
+        self, model: NuggetModel, texts: Sequence[str], ratio: float | None, cut: CutTexts | None = None
+    ) -> list[Nuggets]:
+        """Return the nuggets of texts, batched with other requests for the same model and ratio.
+
+        Args:
+            model: Model that encodes them.
+            texts: Texts of a request.
+            ratio: Compression ratio; the model's if None.
+            cut: Windows of the texts, if they are tokenized already.
+        """
         self._enter()
-        return await self._join(Waiting(model, texts, ratio, asyncio.get_running_loop().create_future()))
+        return await self._join(Waiting(model, texts, ratio, cut, asyncio.get_running_loop().create_future()))
 
     async def encode_pair(
         self,
@@ -76,12 +90,13 @@ class Worker:
         query_ratio: float | None,
         documents: Sequence[str],
         ratio: float | None,
+        cut: CutTexts | None = None,
     ) -> tuple[Nuggets, list[Nuggets]]:
         """Return the nuggets of a query and of documents, as one request with two ratios."""
         loop = asyncio.get_running_loop()
         self._enter()
-        query_item = Waiting(model, [query], query_ratio, loop.create_future())
-        document_item = Waiting(model, documents, ratio, loop.create_future(), places=0)
+        query_item = Waiting(model, [query], query_ratio, cut, loop.create_future())
+        document_item = Waiting(model, documents, ratio, cut, loop.create_future(), places=0)
         (query_nuggets,), document_nuggets = await asyncio.gather(
             self._join(query_item), self._join(document_item)
         )
@@ -96,32 +111,48 @@ class Worker:
             self._timer = asyncio.get_running_loop().call_later(self.window, self._flush)
         return await item.done
 
-    async def run(self, action: Callable[[], Result]) -> Result:
-        """Run any other action in the thread, and return its result."""
+    async def run(self, action: Callable[[], Result], cut: CutTexts | None = None) -> Result:
+        """Run any other action in the thread, and return its result; `cut` has the windows of texts it uses."""
         self._enter()
         cancelled = threading.Event()
 
-        def unless_cancelled() -> Result:
-            if cancelled.is_set():
-                raise Busy
-            with collecting(Coverage()):
+        def unless_cancelled() -> Result | None:
+            with suppress(Cancelled), self._working(cancelled.is_set, [cut]):
+                check_cancelled()
                 return action()
+            return None  # nobody waits for it
 
         task = asyncio.get_running_loop().run_in_executor(self._pool, unless_cancelled)
         task.add_done_callback(lambda _: self._leave(1))
         try:
-            return await asyncio.shield(task)
+            return cast("Result", await asyncio.shield(task))
         except asyncio.CancelledError:
             cancelled.set()
             raise
 
-    def _enter(self) -> None:
+    @contextmanager
+    def _working(self, stopped: Callable[[], bool], cuts: Iterable[CutTexts | None]) -> Iterator[None]:
+        """Let the work of the block stop, reuse the windows of its texts, and issue no warnings."""
+        known = [cut for cut in cuts if cut is not None]
+        with ExitStack() as stack:
+            if known:  # all of the same model
+                windows = {text: parts for cut in known for text, parts in cut.windows.items()}
+                stack.enter_context(reusing(replace(known[0], windows=windows)))
+            stack.enter_context(cancelled_if(stopped))
+            stack.enter_context(collecting(Uncounted()))
+            yield
+
+    def check_room(self) -> None:
+        """Raise Busy if the queue is full."""
         if self.pending >= self.most:
             raise Busy
+
+    def _enter(self) -> None:
+        self.check_room()
         self.pending += 1
 
     def _leave(self, count: int) -> None:
-        """Free places in the queue, once the thread is done: cancelled work also takes its time."""
+        """Free places in the queue, once the thread is done with them."""
         self.pending -= count
 
     def _flush(self) -> None:
@@ -155,7 +186,7 @@ class Worker:
         # Skip requests that were cancelled while they waited.
         active = [item for item in group if not item.done.done()]
         try:
-            with collecting(Coverage()):  # requests that report unknown text do not use batches
+            with self._working(lambda: all(item.done.done() for item in active), [i.cut for i in active]):
                 found = iter(model.encode([text for item in active for text in item.texts], ratio=ratio))
             results = {id(item): [next(found) for _ in item.texts] for item in active}
         except Exception:
@@ -164,7 +195,7 @@ class Worker:
 
     def _encode_alone(self, item: Waiting) -> Any:
         try:
-            with collecting(Coverage()):
+            with self._working(item.done.done, [item.cut]):
                 return item.model.encode(list(item.texts), ratio=item.ratio)
         except Exception as error:
             return error

@@ -24,9 +24,9 @@ async def search(request: s.SearchRequest, service: Running) -> s.SearchAnswer:
     if named not in (None, served):
         raise Refused(422, f"the index was built with {served.name!r}: use that model, or none.", "model")
     check_filled(query=request.query)
-    await service.check_texts(served, query=[request.query])
+    cut = await service.check_texts(served, query=[request.query])
     for item in (request.filter or {}).items():
         if not all(is_unicode(str(part)) for part in item):
             raise Refused(422, "filter is not valid Unicode: it contains an unpaired surrogate.", "filter")
-    work = service.worker.run(lambda: index.search(request.query, request.k, request.filter))
+    work = service.worker.run(lambda: index.search(request.query, request.k, request.filter), cut)
     return responses.hits(await service.timed(work), service.models.warning(served))

@@ -26,9 +26,10 @@ async def embeddings(request: standard.EmbeddingsRequest, service: Running) -> s
     """Return the vectors of texts, in OpenAI's format; `embedding` is a list of vectors."""
     served = service.models.comparing(request.model)
     texts = [request.input] if isinstance(request.input, str) else request.input
-    await service.check_texts(served, input=texts)
-    encoded = await service.timed(service.worker.encode(served.model, texts, request.ratio))
-    service.check_answer(sum(item.vectors.size for item in encoded), "input")
+    cut = await service.check_texts(served, input=texts)
+    vectors = sum(served.most_vectors(cut, texts, request.ratio))
+    service.check_answer(vectors * served.model.dim, "input")
+    encoded = await service.timed(service.worker.encode(served.model, texts, request.ratio, cut))
     return await asyncio.to_thread(responses.embeddings, encoded, request, served.name)
 
 
@@ -38,11 +39,12 @@ async def rerank(request: standard.RerankRequest, service: Running) -> standard.
     served = service.models.comparing(request.model)
     texts = [item if isinstance(item, str) else item.text for item in request.documents]
     check_filled(query=request.query)
-    await service.check_texts(served, query=[request.query], documents=texts)
+    cut = await service.check_texts(served, query=[request.query], documents=texts)
     query_ratio = served.query_ratio or request.ratio
-    pair = service.worker.encode_pair(served.model, request.query, query_ratio, texts, request.ratio)
+    (rows,) = served.most_vectors(cut, [request.query], query_ratio)
+    service.check_answer(rows * max(served.most_vectors(cut, texts, request.ratio)), "documents")
+    pair = service.worker.encode_pair(served.model, request.query, query_ratio, texts, request.ratio, cut)
     query, encoded = await service.timed(pair)
-    service.check_answer(len(query) * max(map(len, encoded)), "documents")
     return await asyncio.to_thread(
         responses.rerank,
         query,

@@ -7,6 +7,7 @@ import asyncio
 from fastapi import APIRouter
 
 from textnuggets.errors import InputError
+from textnuggets.model.nuggets import Nuggets
 from textnuggets.serve import responses
 from textnuggets.serve import schemas as s
 from textnuggets.serve.middleware import Refused
@@ -19,15 +20,18 @@ router = APIRouter(responses=ERRORS)
 async def nuggets(request: s.NuggetsRequest, service: Running) -> s.NuggetsAnswer:
     """Return the nuggets of texts: vectors, tokens, spans and scores; with `pieces`, also all tokens to highlight."""
     served = service.models.any(request.model)
-    await service.check_texts(served, texts=request.texts)
+    cut = await service.check_texts(served, texts=request.texts)
+    if request.vectors:
+        vectors = sum(served.most_vectors(cut, request.texts, request.ratio))
+        service.check_answer(vectors * served.model.dim, "texts")
     if request.pieces:
-        work = service.worker.run(lambda: responses.with_pieces(served.model, request.texts, request.ratio))
+        work = service.worker.run(
+            lambda: responses.with_pieces(served.model, request.texts, request.ratio), cut
+        )
         encoded, pieces = await service.timed(work)
     else:
-        encoding = service.worker.encode(served.model, request.texts, request.ratio)
+        encoding = service.worker.encode(served.model, request.texts, request.ratio, cut)
         encoded, pieces = await service.timed(encoding), None
-    if request.vectors:
-        service.check_answer(sum(item.vectors.size for item in encoded), "texts")
     out = await asyncio.to_thread(lambda: [responses.nuggets(item, request.vectors) for item in encoded])
     if pieces is not None:
         out = [
@@ -43,14 +47,21 @@ async def reconstruct(request: s.ReconstructRequest, service: Running) -> s.Reco
     served, limits = service.models.decoding(request.model), service.limits
     if (request.texts is None) == (request.nuggets is None):
         raise Refused(422, "set either texts or nuggets.", "texts")
+    given: list[Nuggets] = []
+    cut = None
     if request.texts is not None:
-        await service.check_texts(served, texts=request.texts)
+        cut = await service.check_texts(served, texts=request.texts)
     elif len(request.nuggets or ()) > limits.texts:
         message = f"nuggets has {len(request.nuggets or ())} texts; the limit is {limits.texts}."
         raise Refused(422, message, "nuggets")
     try:
-        work = service.worker.run(lambda: responses.reconstruct(served, request, limits.tokens))
-        return await service.timed(work)
+        if request.nuggets is not None:
+            given = await asyncio.to_thread(
+                responses.parse_nuggets, request.nuggets, served.model, limits.tokens
+            )
+        return await service.timed(
+            service.worker.run(lambda: responses.reconstruct(served, request, given), cut)
+        )
     except InputError as error:
         raise Refused(422, str(error), "nuggets" if request.texts is None else "texts") from error
 
@@ -60,13 +71,13 @@ async def similarity(request: s.SimilarityRequest, service: Running) -> s.Simila
     """Compare two texts: mean-MaxSim, all cosines, and the best match of each query nugget."""
     served = service.models.comparing(request.model)
     check_filled(query=request.query, document=request.document)
-    await service.check_texts(served, query=[request.query], document=[request.document])
-    query_ratio = served.query_ratio or request.ratio
-    pair = service.worker.encode_pair(
-        served.model, request.query, query_ratio, [request.document], request.ratio
-    )
+    cut = await service.check_texts(served, query=[request.query], document=[request.document])
+    query_ratio, documents = served.query_ratio or request.ratio, [request.document]
+    (rows,) = served.most_vectors(cut, [request.query], query_ratio)
+    (columns,) = served.most_vectors(cut, documents, request.ratio)
+    service.check_answer(rows * columns * 8, "document")
+    pair = service.worker.encode_pair(served.model, request.query, query_ratio, documents, request.ratio, cut)
     query, (document,) = await service.timed(pair)
-    service.check_answer(len(query) * len(document) * 8, "document")
     warning = service.models.warning(served)
     return await asyncio.to_thread(responses.similarity, query, document, request, served.name, warning)
 
@@ -75,8 +86,8 @@ async def similarity(request: s.SimilarityRequest, service: Running) -> s.Simila
 async def gain(request: s.GainRequest, service: Running) -> s.GainAnswer:
     """Return how much one nugget alone raises the probability of each token of its window."""
     served = service.models.decoding(request.model)
-    await service.check_texts(served, text=[request.text])
-    answer = await service.timed(service.worker.run(lambda: responses.gain(served.model, request)))
+    cut = await service.check_texts(served, text=[request.text])
+    answer = await service.timed(service.worker.run(lambda: responses.gain(served.model, request), cut))
     if answer is None:
         raise Refused(422, f"there is no nugget {request.nugget}: the text has fewer nuggets.", "nugget")
     return answer
