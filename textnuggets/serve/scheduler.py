@@ -70,14 +70,11 @@ class Worker:
         return await self._join(Waiting(model, texts, ratio, asyncio.get_running_loop().create_future()))
 
     async def encode_pair(
-        self,
-        model: NuggetModel,
-        query: str,
-        query_ratio: float | None,
-        documents: Sequence[str],
-        ratio: float | None,
+        self, model: NuggetModel, query: str, documents: Sequence[str], ratio: float | None
     ) -> tuple[Nuggets, list[Nuggets]]:
         """Return the nuggets of a query and of documents, as one request with two ratios."""
+        ratio = model.config.ratio if ratio is None else ratio
+        query_ratio = model.config.ratio_of_queries(ratio)
         loop = asyncio.get_running_loop()
         self._enter()
         query_item = Waiting(model, [query], query_ratio, loop.create_future())

@@ -39,8 +39,7 @@ async def rerank(request: standard.RerankRequest, service: Running) -> standard.
     texts = [item if isinstance(item, str) else item.text for item in request.documents]
     check_filled(query=request.query)
     await service.check_texts(served, query=[request.query], documents=texts)
-    query_ratio = served.query_ratio or request.ratio
-    pair = service.worker.encode_pair(served.model, request.query, query_ratio, texts, request.ratio)
+    pair = service.worker.encode_pair(served.model, request.query, texts, request.ratio)
     query, encoded = await service.timed(pair)
     service.check_answer(len(query) * max(map(len, encoded)), "documents")
     return await asyncio.to_thread(

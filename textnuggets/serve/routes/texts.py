@@ -61,10 +61,7 @@ async def similarity(request: s.SimilarityRequest, service: Running) -> s.Simila
     served = service.models.comparing(request.model)
     check_filled(query=request.query, document=request.document)
     await service.check_texts(served, query=[request.query], document=[request.document])
-    query_ratio = served.query_ratio or request.ratio
-    pair = service.worker.encode_pair(
-        served.model, request.query, query_ratio, [request.document], request.ratio
-    )
+    pair = service.worker.encode_pair(served.model, request.query, [request.document], request.ratio)
     query, (document,) = await service.timed(pair)
     service.check_answer(len(query) * len(document) * 8, "document")
     warning = service.models.warning(served)
