@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from graphlib import TopologicalSorter
@@ -111,3 +112,14 @@ def test_the_map_of_the_source_is_up_to_date():
     for page in architecture.PAGES:
         text = page.read_text(encoding="utf-8")
         assert architecture.fill(text) == text
+
+
+def test_the_walks_through_the_source_name_files_that_exist():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    walks = page.split("## Five walks through it")[1]
+    layer = None
+    for name in re.findall(r"`([\w/]+\.py)`", walks):
+        if (SOURCE / name).is_file():
+            layer = name.split("/")[0]
+        else:
+            assert (SOURCE / layer / name).is_file(), name
