@@ -7,12 +7,11 @@ from pathlib import Path
 
 from transformers import PreTrainedModel
 
-from textnuggets.config import ARCHITECTURE
 from textnuggets.io.hashing import short_digest
 from textnuggets.shipped import DEFAULT, shipped_name
 
-# Settings that affect the vectors; stored fingerprints depend on their order.
-SETTINGS = (*(key for key in ARCHITECTURE if key != "residual"), "window")
+# Settings that affect the vectors.
+SETTINGS = ("scorer_layer", "selector", "gather", "feedback", "window")
 
 
 def fingerprint(model: PreTrainedModel) -> str:
