@@ -1,1 +1,1 @@
-"""Programs to look at and run."""
+"""Example programs."""

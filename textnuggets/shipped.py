@@ -40,7 +40,7 @@ def find_shipped(name: str | Path) -> Path | None:
 def locate(name: str | Path) -> str:
     """Return the folder of a shipped model, or the given folder or hub id unchanged.
 
-    Raise CheckpointError, without contacting the Hub, for a name that is none of these.
+    Raise CheckpointError, without contacting the Hub, for any other name.
     """
     folder = find_shipped(name)
     if folder is not None:

@@ -1,1 +1,1 @@
-"""What maintainers run to make what ships."""
+"""Scripts for maintainers: generated tables and figures, screenshots and shipped models."""

@@ -1,7 +1,7 @@
 """python -m tools.architecture: write the map of the source into docs/architecture.md.
 
-`LAYERS` is the only place where the order of layers is declared: the map is made from it, and a test checks every import
-against it.
+`LAYERS` is the only place where the order of layers is declared: the map is generated from it, and a test checks every
+import against it.
 """
 
 from __future__ import annotations
@@ -10,20 +10,21 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import textnuggets
 from tools.marks import fill_marks
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "textnuggets"
 PAGES = (ROOT / "docs" / "architecture.md",)
 LAYERS = {
-    "errors": "every error and warning a user can meet, in one tree",
-    "io": "files, progress, documents and corpora; knows no model",
-    "shipped": "the models that ship, by name",
+    "errors": "all errors and warnings",
+    "io": "files, progress, documents and corpora; independent of any model",
+    "shipped": "the shipped models, by name",
     "config": "settings of a nugget model",
     "model": "the paper's section 3: from tokens to nuggets, and back",
     "data": "corpora as packed documents on disk, and batches of them",
-    "analysis": "what the nuggets of a text keep and know",
-    "bulk": "files of any number of texts, encoded and resumed",
+    "analysis": "what nuggets preserve of a text",
+    "bulk": "resumable encoding of any number of texts",
     "search": "an index of nuggets, and BM25",
     "lm": "language models that read nuggets (section 6.2)",
     "loading": "textnuggets.load",
@@ -33,21 +34,43 @@ LAYERS = {
     "serve": "the HTTP API and its page",
     "cli": "one file per command",
 }
-"""A file may import from its own layer and from those above it."""
+"""A file may import from its own layer and from those listed before it."""
 NEVER = {"serve": ("train", "evaluate", "report"), "evaluate": ("train",)}
-"""Layers that must not be imported although they come first."""
+"""Imports that are forbidden although the order allows them."""
 
 
 def imports_of(path: Path) -> Iterator[str]:
-    """Yield every module of this package that a file imports, lazily or for types alone, too."""
+    """Yield every module of this package that a file imports, including lazy imports and imports for types.
+
+    A public name, as in `from textnuggets import NuggetModel`, counts as its module.
+    """
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name.split(".")[0] == SOURCE.name)
-        elif isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == SOURCE.name:
-            for alias in node.names:
-                inner = SOURCE.parent / Path(*node.module.split("."), alias.name)
-                is_module = inner.is_dir() or inner.with_suffix(".py").is_file()
-                yield f"{node.module}.{alias.name}" if is_module else node.module
+        elif isinstance(node, ast.ImportFrom):
+            module = _absolute(path, node)
+            if module.split(".")[0] == SOURCE.name:
+                yield from (_home(module, alias.name) for alias in node.names)
+
+
+def _absolute(path: Path, node: ast.ImportFrom) -> str:
+    """Return the full name of the module in `from MODULE import ...`, which may be relative."""
+    package = path.relative_to(SOURCE.parent).parts[: -node.level] if node.level else ()
+    return ".".join([*package, *filter(None, [node.module])])
+
+
+def _home(module: str, name: str) -> str:
+    """Return the module that `from module import name` imports."""
+    inner = SOURCE.parent / Path(*module.split("."), name)
+    if name == "__version__" or inner.is_dir() or inner.with_suffix(".py").is_file():
+        return f"{module}.{name}"
+    return textnuggets._HOMES.get(name, module) if module == SOURCE.name else module
+
+
+def module_of(path: Path) -> str:
+    """Return the name of the module in a file."""
+    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def layer_of(module: str) -> str | None:

@@ -118,7 +118,7 @@ def kinds_table(names: Mapping[str, str] = KEPT, part: str = "streaming") -> str
         *((name, max(read(name, part))) for name in names if not name.endswith(PLAIN)),
     ]
     rows = [
-        f"| | last said | words | without | {' | '.join(f'{names[name]}, h = {h}' for name, h in shown)} |",
+        f"| | last occurrence | words | without | {' | '.join(f'{names[name]}, h = {h}' for name, h in shown)} |",
         f"|---|---|---|---|{'---|' * len(shown)}",
     ]
     plain = {name: read(plain_of(name), part)[0]["by_kind"] for name, _ in shown}

@@ -46,7 +46,7 @@ LENGTHS = {
     "for r = 0.1 alone": "single-ratio/single-0.1/lengths",
     "translate en-fr": "translate/lengths",
 }
-FIDELITY = {"reconstruct": "default/nuggets", "the one for r = 0.1 alone": "single-ratio/single-0.1"}
+FIDELITY = {"reconstruct": "default/nuggets", "the model for r = 0.1 alone": "single-ratio/single-0.1"}
 # Search tasks and their column labels.
 SEARCHED = {
     "cranfield": "Cranfield, nDCG@10",

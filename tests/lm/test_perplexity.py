@@ -22,7 +22,7 @@ from textnuggets.evaluate.perplexity import (
     show,
     windows_of,
 )
-from textnuggets.evaluate.repeats import KINDS, last_said
+from textnuggets.evaluate.repeats import KINDS, last_occurrence
 from textnuggets.io.wikitext import split_words, write_out
 
 
@@ -46,11 +46,11 @@ def test_perplexity_on_a_toy_computed_by_hand(monkeypatch):
 def test_words_are_grouped_by_their_last_occurrence():
     forms = ["Ann", "met", "Ann", "Bob", "met", "Cid", "Ann", "x", "y", "Bob"]
     places = np.array([0, 1, 2, 3, 4, 5, 6, 7, 8, 8 + 8 * 4])
-    found = [KINDS[kind] for kind in last_said(forms, places, segment=4)]
+    found = [KINDS[kind] for kind in last_occurrence(forms, places, segment=4)]
     new, same, past = "not yet", "in its segment", "before it"
     # The second 'Bob' is in the segment of tokens 40 to 43, whose history starts at token 8.
     assert found == [new, new, same, new, past, new, past, new, new, new]
-    assert KINDS[last_said(["Bob", "Bob"], np.array([8, 40]), segment=4)[1]] == past
+    assert KINDS[last_occurrence(["Bob", "Bob"], np.array([8, 40]), segment=4)[1]] == past
 
 
 def test_counts_by_kind_add_up_to_the_total():

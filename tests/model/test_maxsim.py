@@ -12,6 +12,7 @@ from tests.tiny import CORPUS, tiny_model
 from textnuggets import NuggetIndex, maxsim
 from textnuggets.errors import InputError, TextnuggetsWarning
 from textnuggets.model import maxsim as module
+from textnuggets.model.maxsim import SIMILARITIES, both_ways, matching, one_way, unit
 
 
 def vectors(rng, count, width=6):
@@ -116,3 +117,24 @@ def test_comparing_vectors_that_were_made_to_be_decoded_warns(model, tmp_path):
     with pytest.warns(TextnuggetsWarning, match="not to be compared"):
         NuggetIndex.create(tmp_path / "index", decoded).close()
     maxsim(model.encode(CORPUS[0]), model.encode(CORPUS))
+
+
+def test_the_three_similarities_agree_on_one_vector_and_differ_on_several():
+    random = np.random.default_rng(0)
+    one = [unit(random.normal(size=(1, 4)), "text") for _ in range(3)]
+    for similarity in SIMILARITIES.values():
+        assert similarity(one[0], one).tolist() == pytest.approx(one_way(one[0], one).tolist(), abs=1e-6)
+    query, document = (
+        unit(np.array(vectors), "text")
+        for vectors in ([[1.0, 0.0], [1.0, 0.1]], [[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])
+    )
+    # Both query vectors want the same document vector; only one of them may have it.
+    assert matching(query, [document])[0] < one_way(query, [document])[0]
+    # The one that is left over takes the next best, at right angles; the sum is divided by all query vectors.
+    cosine = query @ document.T
+    assert matching(query, [document])[0] == pytest.approx((cosine[0, 0] + cosine[1, 1]) / 2)
+    assert matching(document, [query])[0] == pytest.approx((cosine[0, 0] + cosine[1, 1]) / 3)
+    back = one_way(document, [query])[0]
+    assert both_ways(query, [document])[0] == pytest.approx((one_way(query, [document])[0] + back) / 2)
+    # The document says things the query does not ask for.
+    assert both_ways(query, [document])[0] < one_way(query, [document])[0]

@@ -84,7 +84,7 @@ def test_a_text_on_standard_input_is_not_consent(hostile):
     )
     assert not (hostile / "ran").exists()
     assert done.returncode == 2
-    assert "names Python code of its own, which is never run" in done.stderr
+    assert "refers to its own Python code, which is never run" in done.stderr
 
 
 def test_asking_for_remote_code_is_refused(hostile):

@@ -114,7 +114,7 @@ class Shortfall(NamedTuple):
     def message(self) -> str:
         """Return a one-line summary for the user."""
         return (
-            f"fidelity {self.wanted} was not reached by {self.below:,} of {self.texts:,} texts: they reach "
+            f"fidelity {self.wanted} was not reached by {self.below:,} of {self.texts:,} texts: these reach "
             f"{self.mean:.2f} on average, the worst ({self.worst_id!r}) {self.worst:.2f}; "
             f"the column 'fidelity' has the value of each."
         )

@@ -1,1 +1,1 @@
-"""Files of any number of texts, encoded and resumed."""
+"""Resumable encoding of any number of texts into files."""

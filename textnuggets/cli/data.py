@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from textnuggets.errors import InputError
+from textnuggets.cli.options import check_folder
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -32,7 +32,7 @@ def reranking(
     seed: Seed = 0,
 ) -> None:
     """Build a task of article leads, each with a section of the same article and 19 negatives by BM25."""
-    _check(out)
+    check_folder(out)
 
     from textnuggets.evaluate.task_builders import build_reranking
 
@@ -48,16 +48,11 @@ def paraphrase(
     seed: Seed = 0,
 ) -> None:
     """Build a task of documents, each with its paraphrase and 19 negatives by BM25."""
-    _check(out)
+    check_folder(out)
 
     from textnuggets.evaluate.task_builders import build_paraphrase
 
     _write(out, build_paraphrase(pairs, count, max_words, seed), "paraphrase", pairs, seed)
-
-
-def _check(out: Path) -> None:
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out} is a file: name a folder.")
 
 
 def _write(out: Path, questions: list[Any], recipe: str, sources: list[str], seed: int) -> None:

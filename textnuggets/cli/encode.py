@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from textnuggets.cli.options import BatchSize, Model, Ratio, check_dtype, load_model
+from textnuggets.cli.options import BatchSize, Model, Ratio, SkipBad, check_dtype, load_model
 from textnuggets.errors import InputError
 
 
@@ -40,9 +40,7 @@ def encode(
     resume: Annotated[
         bool, typer.Option("--resume", help="Resume an interrupted run; several files resume automatically.")
     ] = False,
-    skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Report and skip lines that cannot be read.")
-    ] = False,
+    skip_bad: SkipBad = False,
     engine: Annotated[
         str | None, typer.Option(help="Engine for several files: 'local' (default) or 'ray'.")
     ] = None,

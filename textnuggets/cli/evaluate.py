@@ -177,7 +177,7 @@ def similarity(
 ) -> None:
     """Rank documents by similarity: nuggets, BM25, all tokens and other ways to reduce vectors."""
     if len(names) < 2:
-        raise InputError("name at least one system and then the folder of a task.")
+        raise InputError("give at least one system, followed by the folder of a task.")
     *systems, folder = names
     meaning = None if grades is None else _grades(grades)
     check_folder(out)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from textnuggets.cli.options import MODEL
+from textnuggets.cli.options import MODEL, SkipBad
 from textnuggets.errors import InputError
 
 if TYPE_CHECKING:
@@ -47,7 +47,6 @@ Docs = Annotated[
     ),
 ]
 Key = Annotated[str | None, typer.Option("--api-key", envvar="QDRANT_API_KEY", help="API key of a server.")]
-SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Report lines that cannot be read and skip them.")]
 
 
 @app.callback()

@@ -142,7 +142,7 @@ def generate(
     kept = {"nuggets": "nuggets", "tokens": "tokens", "compressive": "pooled states"}[lm.config.memory]
     print(
         f"{stream.length:,} tokens read: {len(stream.past)} segments as {stream.size} {kept}, "
-        f"{len(stream.current)} tokens as they are",
+        f"{len(stream.current)} tokens directly",
         file=sys.stderr,
     )
     started = False

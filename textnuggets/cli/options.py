@@ -24,6 +24,7 @@ Ratio = Annotated[
 ]
 Number = TypeVar("Number", int, float)
 BatchSize = Annotated[int, typer.Option(min=1, help="Number of texts per batch.")]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Report and skip lines that cannot be read.")]
 
 
 def load_model(name: str | None) -> NuggetModel:

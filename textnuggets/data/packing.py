@@ -1,7 +1,7 @@
 """Packing of sentences into training documents (the paper's section 4).
 
 Adjacent sentences, or aligned pairs, are joined until the next one would exceed the token limit. A sentence is
-truncated only if it exceeds the limit by itself.
+truncated only if it alone exceeds the limit.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from textnuggets.config import check_count, check_ratio
 from textnuggets.errors import ConfigError, InputError
-from textnuggets.evaluate.repeats import KINDS, is_name, last_said
+from textnuggets.evaluate.repeats import KINDS, is_name, last_occurrence
 from textnuggets.evaluate.stats import bootstrap
 from textnuggets.io.progress import Progress
 from textnuggets.io.wikitext import LongText
@@ -290,7 +290,7 @@ def _by_kind(
     for article, log in zip(articles, logs, strict=True):
         values = np.bincount(article.words, weights=log, minlength=len(article.forms))
         places = np.searchsorted(article.words, np.arange(len(article.forms)))
-        kinds = last_said(article.forms, places, segment)
+        kinds = last_occurrence(article.forms, places, segment)
         for number in np.flatnonzero(article.counted).tolist():
             cell = found["names" if is_name(article.forms[number]) else "words"][KINDS[kinds[number]]]
             cell[0] += float(values[number])

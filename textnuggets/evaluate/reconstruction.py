@@ -40,7 +40,7 @@ class Fidelity:
     """Share of documents that are reconstructed exactly."""
     token_accuracy: float | None
     """Share of tokens predicted correctly under teacher forcing; None for documents longer than the window, which the
-    model never reads at once."""
+    model reads in parts."""
     loss: float | None
     """Negative log-likelihood per token in nats; None in the same case."""
     documents: int

@@ -11,7 +11,7 @@ REACH = 8  # number of preceding segments that are searched for a word
 KINDS = ("in its segment", "before it", "not yet")  # where a word last occurred
 
 
-def last_said(forms: Sequence[str], places: NDArray[np.int64], segment: int) -> NDArray[np.int64]:
+def last_occurrence(forms: Sequence[str], places: NDArray[np.int64], segment: int) -> NDArray[np.int64]:
     """Return where each word last occurred, as indices into KINDS.
 
     Args:

@@ -10,26 +10,36 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textnuggets.errors import MissingExtraError
+
 SAMPLES = 1000  # bootstrap samples
-PERCENTILES = (2.5, 97.5)
 
 
 def bootstrap(
     values: NDArray[Any], statistic: Callable[[NDArray[Any]], NDArray[np.float64]], seed: int
 ) -> tuple[float, float]:
-    """Return the 95% percentile bootstrap interval of a statistic.
-
-    `scipy.stats.bootstrap` with `method="percentile"` gives the same interval up to rounding; this function needs
-    no extra, and reproduces the published intervals exactly.
+    """Return the 95% percentile bootstrap interval of a statistic, computed by scipy.
 
     Args:
         values: `(n, ...)` observations, which are resampled along the first axis.
         statistic: Maps `(samples, n, ...)` resampled observations to `(samples,)` values.
         seed: Seed of the resampling.
     """
-    random = np.random.default_rng(seed)
-    drawn = values[random.integers(len(values), size=(SAMPLES, len(values)))]
-    low, high = np.percentile(statistic(drawn), PERCENTILES)
+    try:
+        from scipy import stats
+    except ImportError as error:
+        raise MissingExtraError("scipy", "evaluate", "a bootstrap interval") from error
+    if len(values) == 1:  # every sample is the same, which scipy rejects
+        (only,) = statistic(values[None])
+        return float(only), float(only)
+    found = stats.bootstrap(
+        (np.arange(len(values)),),  # resample indices, since scipy's statistics take one axis
+        lambda rows, axis: statistic(values[rows]),  # noqa: ARG005
+        n_resamples=SAMPLES,
+        method="percentile",
+        random_state=np.random.default_rng(seed),
+    )
+    low, high = found.confidence_interval
     return float(low), float(high)
 
 
@@ -38,7 +48,7 @@ def share_interval(count: int, total: int) -> tuple[float, float]:
 
     It assumes independent observations, and has a width even if the count is 0 or the total.
     """
-    z = NormalDist().inv_cdf(PERCENTILES[1] / 100)
+    z = NormalDist().inv_cdf(0.975)
     share = count / total
     centre = share + z**2 / (2 * total)
     spread = z * math.sqrt(share * (1 - share) / total + z**2 / (4 * total**2))

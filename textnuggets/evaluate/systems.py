@@ -85,8 +85,8 @@ class Vectors(System):
         self.model_name, self.method, self.similarity = model, method, similarity
         self.model = _load(model, method)
         self.ratio = self.model.config.ratio if ratio is None else ratio
-        own = self.model.config.query_ratio if method is None else None
-        self.query_ratio = named or query_ratio or own or self.ratio
+        own = self.model.config.ratio_of_queries(self.ratio) if method is None else self.ratio
+        self.query_ratio = named or query_ratio or own
 
     def read(self, queries: Sequence[str], documents: Sequence[str]) -> Scores:
         """Encode queries and documents."""

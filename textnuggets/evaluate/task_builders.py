@@ -19,7 +19,7 @@ from textnuggets.search.bm25 import BM25
 NEGATIVES = 19
 WINDOW = 1024  # number of neighbouring paraphrases that BM25 searches for negatives
 LEFT_OUT = 0.2  # share of sentences left out on each side
-QUERY_WORDS, SECTION_WORDS = 30, 50  # minimum lengths; shorter texts say too little
+QUERY_WORDS, SECTION_WORDS = 30, 50  # minimum lengths; shorter texts are left out
 
 
 class Question(NamedTuple):

@@ -1,4 +1,4 @@
-"""Changes that are on disk when they return: renames, new folders, appended lines, and the syncing of what was written."""
+"""Durable changes to files: syncs, renames, new folders and appended lines are on disk when a call returns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replacement and removal of folders, and recovery from crashes: whatever is found under its name is complete.
+"""Atomic replacement and removal of folders, with recovery from crashes: a folder under its final name is complete.
 
 .NAME.1a2b3c4d.tmp/   temporary files for NAME; locked by the process that uses them, removed by the next writer of NAME
 .NAME.old/            the previous version of the folder NAME, between the two renames of its replacement
@@ -27,7 +27,7 @@ OLD = re.compile(r"\.(?P<name>.+)\.old")
 
 @contextmanager
 def temporary_folder(path: Path) -> Iterator[Path]:
-    """Yield an empty hidden folder beside `path`, on the same disk; remove it at the end with all that is in it."""
+    """Yield an empty hidden folder beside `path`, on the same disk; remove it with its content at the end."""
     remove_stale(path.parent, path.name)
     folder, descriptor = _new_folder(path)
     try:
@@ -120,7 +120,7 @@ def _old(path: Path) -> Path:
 
 
 def _matching(folder: Path, pattern: re.Pattern[str], name: str | None = None) -> list[Path]:
-    """Return the folders in a folder whose names match a pattern, all or those made for one name."""
+    """Return the folders in a folder whose names match a pattern; with a name, only folders made for it."""
     try:
         paths = list(folder.iterdir())
     except OSError:  # missing, or not readable

@@ -34,7 +34,7 @@ def split_words(text: str) -> LongText:
 
 
 def read_wikitext(lines: Iterable[str]) -> Iterator[LongText]:
-    """Yield the articles of a file with headings, or a file without any as one ordinary text."""
+    """Yield the articles of a file with headings, or the whole file as one text if it has none."""
     paragraphs: list[str] = []
     is_wikitext = False
     for line in lines:

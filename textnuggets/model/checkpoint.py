@@ -90,5 +90,5 @@ def explain_loading(name: str) -> Iterator[None]:
         if not Path(name).exists() and (name.count("/") > 1 or name.startswith((".", "/", "~"))):
             reason = "no such folder."
         elif "trust_remote_code" in str(error):
-            reason = "it names Python code of its own, which is never run."
+            reason = "it refers to its own Python code, which is never run."
         raise CheckpointError(f"cannot load {name!r}: {reason}") from error

@@ -95,7 +95,7 @@ class Coverage:
     unknown: int = 0
     unknown_words: list[str] = field(default_factory=list)
     broken_words: list[str] = field(default_factory=list)
-    """Words of most pieces, from the window with most split words."""
+    """Words with the most pieces, from the window with the most split words."""
     most: int = 0
     """Number of split words of that window."""
     lost: dict[str, None] = field(default_factory=dict)
@@ -239,7 +239,7 @@ def _is_foreign(split: int, words: int) -> bool:
 
 
 def _most_broken(tokenizer: Any, text: str) -> list[str]:
-    """Return the words of most pieces."""
+    """Return the words with the most pieces."""
     words = list(dict.fromkeys(text.split()))
     kinds = vocabulary_of(tokenizer).kinds
     counts = [int((kinds[ids] == INSIDE).sum()) for ids in tokenizer(words, verbose=False).input_ids]

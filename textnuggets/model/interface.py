@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from typing import TYPE_CHECKING, Any, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,15 @@ if TYPE_CHECKING:
     from textnuggets.model.modeling import NuggetModel
 
 
+class EncodingOptions(TypedDict, total=False):
+    """Types of the optional arguments of `encode`, which describes them."""
+
+    max_vectors: int | None
+    batch_size: int
+    dtype: str
+    show_progress_bar: bool
+
+
 class TextInterface:
     """Mixin of NuggetModel with the methods that encode, compare and decode texts."""
 
@@ -35,47 +44,37 @@ class TextInterface:
         self,
         texts: str,
         ratio: float | None = ...,
-        max_vectors: int | None = ...,
-        batch_size: int = ...,
-        dtype: str = ...,
-        show_progress_bar: bool = ...,
-        convert_to_tensor: Literal[False] = ...,
-    ) -> Nuggets: ...
-    @overload
-    def encode(
-        self,
-        texts: Iterable[str],
-        ratio: float | None = ...,
-        max_vectors: int | None = ...,
-        batch_size: int = ...,
-        dtype: str = ...,
-        show_progress_bar: bool = ...,
-        convert_to_tensor: Literal[False] = ...,
-    ) -> list[Nuggets]: ...
-    @overload
-    def encode(  # type: ignore[overload-overlap]
-        self,
-        texts: str,
-        ratio: float | None = ...,
-        max_vectors: int | None = ...,
-        batch_size: int = ...,
-        dtype: str = ...,
-        show_progress_bar: bool = ...,
         *,
         convert_to_tensor: Literal[True],
+        **options: Unpack[EncodingOptions],
     ) -> Tensor: ...
     @overload
     def encode(
         self,
         texts: Iterable[str],
         ratio: float | None = ...,
-        max_vectors: int | None = ...,
-        batch_size: int = ...,
-        dtype: str = ...,
-        show_progress_bar: bool = ...,
         *,
         convert_to_tensor: Literal[True],
+        **options: Unpack[EncodingOptions],
     ) -> list[Tensor]: ...
+    @overload
+    def encode(  # type: ignore[overload-overlap]
+        self,
+        texts: str,
+        ratio: float | None = ...,
+        *,
+        convert_to_tensor: Literal[False] = ...,
+        **options: Unpack[EncodingOptions],
+    ) -> Nuggets: ...
+    @overload
+    def encode(
+        self,
+        texts: Iterable[str],
+        ratio: float | None = ...,
+        *,
+        convert_to_tensor: Literal[False] = ...,
+        **options: Unpack[EncodingOptions],
+    ) -> list[Nuggets]: ...
     def encode(
         self,
         texts: str | Iterable[str],

@@ -162,7 +162,7 @@ class NuggetModel(TextInterface, SavedModel):
             init.zeros_(module.bias)
 
     def _freeze(self) -> None:
-        """Freeze the embeddings and the bottom l layers, if the configuration says so (section 3.3)."""
+        """Freeze the embeddings and the bottom l layers if the configuration freezes them (section 3.3)."""
         for table in self.adapter.fixed_tables():
             table.requires_grad_(False)
         if self.scorer is not None and self.config.residual == "off":

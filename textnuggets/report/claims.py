@@ -57,7 +57,7 @@ def check_preferences(results: dict[str, Any]) -> list[Verdict]:
         low, high = share_interval(round(share * nuggets), nuggets)
         verdict = _verdict(high < in_text and share < in_text / 2, high < in_text)
         figure = f"{in_text:.1%} of the text, {share:.2%} ({low:.2%} to {high:.2%}) of nuggets"
-        claim = "frequent is not favoured: 'the' is avoided"
+        claim = "frequent tokens are not preferred: 'the' is avoided"
         verdicts.append(Verdict(claim, "5.2% of the text, 0.7% of nuggets", verdict, figure))
     in_text, share = groups["beginning"]["share_in_text"], groups["beginning"]["share_of_nuggets"]
     verdict, figure = "untested", "the backbone's tokenizer has no such token"
@@ -73,7 +73,7 @@ def check_preferences(results: dict[str, Any]) -> list[Verdict]:
         rate = chosen / documents
         low, high = share_interval(chosen, documents)
         figure = f"chosen in {rate:.1%} ({low:.1%} to {high:.1%}) of documents"
-        claim = "the token that ends a text is liked"
+        claim = "the token that ends a text is preferred"
         verdicts.append(Verdict(claim, "preferred", _verdict(rate > 0.5, rate > 0.1), figure))
     return verdicts
 

@@ -25,16 +25,16 @@ TABLES = {
     "perplexity": perplexity.to_markdown,
 }
 TITLES = {
-    "reconstruction": "What nuggets keep (section 5.1)",
-    "preferences": "What nuggets are (section 5.2)",
-    "probing": "What a nugget stands for (section 5.3)",
-    "fidelity": "As many nuggets as a document needs (not in the paper)",
-    "similarity": "Which document a query belongs to (section 6.1)",
+    "reconstruction": "Reconstruction (section 5.1)",
+    "preferences": "Tokens selected as nuggets (section 5.2)",
+    "probing": "Content of a nugget (section 5.3)",
+    "fidelity": "A ratio for each document (not in the paper)",
+    "similarity": "Similarity of documents (section 6.1)",
     "perplexity": "Language modelling with compressed history (section 6.2)",
 }
 DIFFERENCES = (
-    "Where the backbone, the texts or the size differ from the paper's, figures are not comparable; only whether the "
-    "claims hold can be compared."
+    "Figures are not comparable with the paper's if the backbone, the texts or the size differ; compare only whether "
+    "the claims hold."
 )
 LAYOUT = """
 body { font: 16px/1.5 system-ui, sans-serif; background: var(--paper); max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
@@ -64,7 +64,7 @@ def find_results(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
 def make_report(folder: Path) -> str:
     """Return the HTML page of all results files and figures below a folder."""
     found = [(_name(folder, path), path, results) for path, results in find_results(folder)]
-    parts = ["<h1>What nuggets keep, choose and hold</h1>"]
+    parts = ["<h1>Results of nugget models</h1>"]
     verdicts = claims_table([(name, results) for name, _, results in found])
     if verdicts:
         parts += ["<h2>The paper's claims</h2>", table_to_html(verdicts)]

@@ -1,4 +1,4 @@
-"""What adding to an index and searching it return."""
+"""Result types of adding to an index and searching it."""
 
 from __future__ import annotations
 

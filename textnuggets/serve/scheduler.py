@@ -87,12 +87,13 @@ class Worker:
         self,
         model: NuggetModel,
         query: str,
-        query_ratio: float | None,
         documents: Sequence[str],
         ratio: float | None,
         cut: CutTexts | None = None,
     ) -> tuple[Nuggets, list[Nuggets]]:
         """Return the nuggets of a query and of documents, as one request with two ratios."""
+        ratio = model.config.ratio if ratio is None else ratio
+        query_ratio = model.config.ratio_of_queries(ratio)
         loop = asyncio.get_running_loop()
         self._enter()
         query_item = Waiting(model, [query], query_ratio, cut, loop.create_future())

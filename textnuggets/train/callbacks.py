@@ -1,4 +1,4 @@
-"""Progress output, metrics.jsonl and the best loss of a run, and its end on a signal."""
+"""Progress output, metrics.jsonl, the best loss of a run, and a clean stop on a signal."""
 
 from __future__ import annotations
 

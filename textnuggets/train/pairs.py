@@ -121,7 +121,7 @@ class ArticlePairs(Dataset[tuple[Example, Example]]):
         if pair.kind == "sentence" and count > 1:
             chosen = random.integers(count)
             kept = np.ones(count, dtype=bool)
-            kept[chosen] = random.random() < 0.5  # so that a query is not always contained in its document
+            kept[chosen] = random.random() < 0.5  # so that not every query is contained in its document
             return self._only(document, starts, np.arange(count) == chosen), self._only(
                 document, starts, kept
             )

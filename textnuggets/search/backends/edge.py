@@ -235,7 +235,7 @@ class EdgeBackend(Backend):
             self._lock.release()
 
     def save_count(self, deleting: int = 0) -> None:
-        """Write the number of documents, less those that are about to be deleted."""
+        """Write the number of documents, minus the ones about to be deleted."""
         files.write_count(self.folder, self.engine.count() - deleting)
 
     def compact(self, show_progress_bar: bool) -> None:

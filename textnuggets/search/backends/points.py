@@ -1,4 +1,4 @@
-"""Documents as points of Qdrant, for its two clients: the one of a folder and the one of a server."""
+"""Documents as points of Qdrant, for both of its clients (folder and server)."""
 
 from __future__ import annotations
 

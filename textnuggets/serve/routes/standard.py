@@ -40,10 +40,9 @@ async def rerank(request: standard.RerankRequest, service: Running) -> standard.
     texts = [item if isinstance(item, str) else item.text for item in request.documents]
     check_filled(query=request.query)
     cut = await service.check_texts(served, query=[request.query], documents=texts)
-    query_ratio = served.query_ratio or request.ratio
-    (rows,) = served.most_vectors(cut, [request.query], query_ratio)
+    (rows,) = served.most_vectors(cut, [request.query], served.model.config.ratio_of_queries(request.ratio))
     service.check_answer(rows * max(served.most_vectors(cut, texts, request.ratio)), "documents")
-    pair = service.worker.encode_pair(served.model, request.query, query_ratio, texts, request.ratio, cut)
+    pair = service.worker.encode_pair(served.model, request.query, texts, request.ratio, cut)
     query, encoded = await service.timed(pair)
     return await asyncio.to_thread(
         responses.rerank,

@@ -72,11 +72,11 @@ async def similarity(request: s.SimilarityRequest, service: Running) -> s.Simila
     served = service.models.comparing(request.model)
     check_filled(query=request.query, document=request.document)
     cut = await service.check_texts(served, query=[request.query], document=[request.document])
-    query_ratio, documents = served.query_ratio or request.ratio, [request.document]
-    (rows,) = served.most_vectors(cut, [request.query], query_ratio)
+    documents = [request.document]
+    (rows,) = served.most_vectors(cut, [request.query], served.model.config.ratio_of_queries(request.ratio))
     (columns,) = served.most_vectors(cut, documents, request.ratio)
     service.check_answer(rows * columns * 8, "document")
-    pair = service.worker.encode_pair(served.model, request.query, query_ratio, documents, request.ratio, cut)
+    pair = service.worker.encode_pair(served.model, request.query, documents, request.ratio, cut)
     query, (document,) = await service.timed(pair)
     warning = service.models.warning(served)
     return await asyncio.to_thread(responses.similarity, query, document, request, served.name, warning)
