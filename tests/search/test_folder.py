@@ -14,6 +14,7 @@ from tests.search.conftest import IDS
 from tests.tiny import CORPUS, tiny_model
 from textnuggets import NuggetIndex
 from textnuggets.errors import CheckpointError, ConfigError, IndexFileError
+from textnuggets.search.backends import folder as files
 
 # Texts of these tests have characters that the tiny tokenizer does not know.
 pytestmark = pytest.mark.filterwarnings("ignore::textnuggets.errors.TextnuggetsWarning")
@@ -127,8 +128,48 @@ def test_a_place_that_is_taken_is_not_overwritten(model, tmp_path):
         NuggetIndex.create("http://localhost:6333", model)
 
 
-def test_an_interrupted_creation_can_be_repeated(model, tmp_path):
-    (tmp_path / "index" / "engine-1").mkdir(parents=True)
-    (tmp_path / "index" / ".lock").touch()
-    with NuggetIndex.create(tmp_path / "index", model) as index:
+def test_an_interrupted_creation_can_be_repeated(model, tmp_path, monkeypatch):
+    folder = tmp_path / "index"
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "write_count", lambda *_: pytest.fail("interrupted"))
+        with pytest.raises(pytest.fail.Exception):
+            NuggetIndex.create(folder, model)
+    assert (folder / "engine-1").is_dir()
+    assert not NuggetIndex.exists(folder)
+    with pytest.raises(IndexFileError, match="its creation was interrupted"):
+        NuggetIndex.open(folder)
+    with NuggetIndex.create(folder, model) as index:
         assert len(index) == 0
+
+
+# Names that an index uses, too.
+@pytest.mark.parametrize(
+    "name", ["engine-manuals/motor.txt", "engine-1/motor.txt", "documents", "documents/a.txt", ".lock"]
+)
+def test_a_folder_that_is_not_an_index_keeps_its_files(run, model, tmp_path, name):
+    place = tmp_path / "place"
+    (place / name).parent.mkdir(parents=True)
+    (place / name).write_text("mine")
+    (tmp_path / "docs.txt").write_text("A line.\n")
+    failed = run("index", tmp_path / "docs.txt", "-o", place, "--model", model.config.name_or_path)
+    assert failed.returncode == 2
+    assert "is not empty" in failed.stderr
+    assert failed.stderr.count("\n") == 1
+    assert [path.relative_to(place).as_posix() for path in place.rglob("*") if path.is_file()] == [name]
+    assert (place / name).read_text() == "mine"
+
+
+def test_files_of_a_user_in_an_index_are_kept(model, tmp_path):
+    place = tmp_path / "index"
+    with NuggetIndex.create(place, model) as index:
+        index.add(IDS, CORPUS)
+        for name in ("engine-manuals", "engine-2", "engine-9"):
+            (place / name).mkdir()
+            (place / name / "motor.txt").write_text("mine")
+        index.compact()
+        assert index.manifest.engine == "engine-3"
+    with NuggetIndex.open(place) as index:
+        index.compact()
+    engines = {path.name for path in place.glob("engine-*")}
+    assert engines == {"engine-manuals", "engine-2", "engine-9", "engine-4"}
+    assert [path.read_text() for path in place.glob("*/motor.txt")] == ["mine"] * 3

@@ -8,6 +8,7 @@ from tests.search.conftest import IDS
 from tests.tiny import CORPUS, tiny_model
 from textnuggets import NuggetIndex
 from textnuggets.errors import ConfigError, IndexFileError, InputError
+from textnuggets.io.documents import Document
 from textnuggets.search.backends import server
 
 # Texts of these tests have characters that the tiny tokenizer does not know.
@@ -30,6 +31,11 @@ def test_a_server_gets_no_more_than_it_takes(model, monkeypatch):
         monkeypatch.setattr(server, "MOST_NUMBERS", 10)
         with pytest.raises(InputError, match="document 'x' has"):
             index.add(["x"], ["Text."])
+        skipped = []
+        assert (
+            index.add_documents([Document("x", "Text.", place="a.txt")], on_bad=skipped.append).written == 0
+        )
+        assert str(skipped[0]).startswith("a.txt: document 'x' has")
 
 
 def test_a_collection_opens_again_and_is_compacted_by_its_server(model, monkeypatch):
