@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from textnuggets.cli.options import MODEL, SkipBad
-from textnuggets.errors import InputError
+from textnuggets.errors import IndexFileError, InputError
 
 if TYPE_CHECKING:
     from textnuggets.io.documents import Document
@@ -95,7 +95,7 @@ def build(
             out, loaded, ratio, query_ratio, dtype, store_text, lasting_name(model), api_key
         )
     with index:
-        _add(index, source)
+        _add(index, source, skip_bad)
 
 
 @app.command()
@@ -111,7 +111,7 @@ def add(
     """Add documents, replacing those with the same ids."""
     source = _read(docs, skip_bad)
     with _open(index, api_key, model) as opened:
-        _add(opened, source)
+        _add(opened, source, skip_bad)
 
 
 @app.command()
@@ -139,6 +139,22 @@ def compact(index: Place, api_key: Key = None) -> None:
 
 
 @app.command()
+def check(index: Place, api_key: Key = None) -> None:
+    """Look for damage: compare all files with their checksums, and read every document."""
+    from textnuggets.search.index import NuggetIndex
+
+    files, documents, damage = NuggetIndex.check(index, api_key, show_progress_bar=True)
+    for line in damage:
+        print(f"{index}: {' '.join(line.split())}")
+    if damage:
+        raise IndexFileError(
+            f"{index} is damaged ({len(damage):,} problems): restore it, or build it again from its documents."
+        )
+    compared = f"{files:,} files match their checksums" if files else "no checksums to compare with"
+    print(f"{index}: {documents:,} documents are sound, {compared}", file=sys.stderr)
+
+
+@app.command()
 def info(index: Place, api_key: Key = None) -> None:
     """Print the settings and size of an index as JSON."""
     with _open(index, api_key) as opened:
@@ -163,21 +179,24 @@ def _read(docs: str, skip_bad: bool) -> Iterator[Document] | list[Path]:
     if files and all(map(is_nugget_file, files)):
         return files
 
-    def report(error: InputError) -> None:
-        print(f"skipped: {error}", file=sys.stderr)
-
-    return read_collection(docs, report if skip_bad else raise_bad_line)
+    return read_collection(docs, _report if skip_bad else raise_bad_line)
 
 
-def _add(index: NuggetIndex, source: Iterator[Document] | list[Path]) -> None:
+def _report(error: InputError) -> None:
+    print(f"skipped: {error}", file=sys.stderr)
+
+
+def _add(index: NuggetIndex, source: Iterator[Document] | list[Path], skip_bad: bool) -> None:
+    from textnuggets.io.documents import raise_bad_line
     from textnuggets.search.results import Added
 
+    on_bad = _report if skip_bad else raise_bad_line
     try:
         if isinstance(source, list):
-            counts = [index.add_encoded(file, show_progress_bar=True) for file in source]
+            counts = [index.add_encoded(file, True, on_bad) for file in source]
             done = Added(*map(sum, zip(*counts, strict=True)))
         else:
-            done = index.add_documents(source, show_progress_bar=True)
+            done = index.add_documents(source, True, on_bad)
     except KeyboardInterrupt:
         print(
             "interrupted: written documents are kept; run the same command again to resume.", file=sys.stderr

@@ -28,7 +28,10 @@ def search(
     k: Annotated[int, typer.Option("-k", min=1, help="Number of documents.")] = 10,
     filter: Annotated[
         list[str] | None,
-        typer.Option(help="Metadata that documents must have, as key=value; may be repeated."),
+        typer.Option(
+            help="Metadata that documents must have, as key=value; may be repeated. A key that contains = is written as "
+            "a JSON string: '\"a=b\"=value'."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line per document.")] = False,
     model: Annotated[
@@ -77,10 +80,14 @@ def search(
 
 
 def _pair(item: str) -> tuple[str, str]:
-    key, equals, value = item.partition("=")
-    if not key or not equals:
-        raise InputError(f"--filter {item}: write it as key=value.")
-    return key, value
+    from textnuggets.search.labels import split_label
+
+    try:
+        return split_label(item)
+    except ValueError as error:
+        raise InputError(
+            f"--filter {item}: write it as key=value, and a key that contains = or starts with a quote as a JSON string."
+        ) from error
 
 
 def to_text(rank: int, hit: Hit, colours: bool) -> Text:

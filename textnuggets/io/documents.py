@@ -29,6 +29,8 @@ class Document(NamedTuple):
     """The other fields of its record; None without any."""
     is_named: bool = True
     """Whether the id comes from the record rather than from the line number."""
+    place: str | None = None
+    """File and line it was read from, for error messages."""
 
 
 BadLine = Callable[[InputError], None]
@@ -63,7 +65,8 @@ def read_documents(
         raise InputError(f"{source}: no such file.")
     if kind == ".parquet":
         return _parquet(path, on_bad, with_metadata)
-    return read_lines(path, _json_line if kind == ".jsonl" else _plain_line, on_bad)
+    parse = _json_line if kind == ".jsonl" else _plain_line
+    return _placed(_numbered_lines(path, parse, on_bad), source)
 
 
 def read_collection(source: str, on_bad: BadLine = raise_bad_line) -> Iterator[Document]:
@@ -91,7 +94,8 @@ def _collected(file: Path, folder: Path, on_bad: BadLine) -> Iterator[Document]:
     elif file.name.endswith((".txt", ".md", ".txt.gz")):
         try:
             with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as content:
-                yield Document(name, decode_utf8(content.read()).removeprefix("\ufeff"))
+                text = decode_utf8(content.read()).removeprefix("\ufeff")
+            yield Document(name, text, place=str(file))
         except InputError as error:
             on_bad(InputError(f"{file}: {error}"))
         except (EOFError, OSError, zlib.error) as error:
@@ -112,8 +116,19 @@ Parse = Callable[[bytes, int], Parsed]
 
 def read_lines(path: Path, parse: Parse[Parsed], on_bad: BadLine) -> Iterator[Parsed]:
     """Parse every line of a file, gzipped or not; `parse` takes its bytes and its number from 1."""
+    for _, parsed in _numbered_lines(path, parse, on_bad):
+        yield parsed
+
+
+def _numbered_lines(path: Path, parse: Parse[Parsed], on_bad: BadLine) -> Iterator[tuple[int, Parsed]]:
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as lines:
         yield from _lines(iter(lines), str(path), parse, on_bad)
+
+
+def _placed(documents: Iterator[tuple[int, Document]], source: str) -> Iterator[Document]:
+    """Add source and line number to documents."""
+    for number, document in documents:
+        yield document._replace(place=f"{source}, line {number}")
 
 
 def _standard_input(on_bad: BadLine) -> Iterator[Document]:
@@ -127,11 +142,14 @@ def _standard_input(on_bad: BadLine) -> Iterator[Document]:
             break
     is_json = bool(opening) and opening[-1].removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
     parse = _json_line if is_json else _plain_line
-    yield from _lines(chain(opening, stream), "standard input", parse, on_bad)
+    source = "standard input"
+    yield from _placed(_lines(chain(opening, stream), source, parse, on_bad), source)
 
 
-def _lines(lines: Iterator[bytes], source: str, parse: Parse[Parsed], on_bad: BadLine) -> Iterator[Parsed]:
-    """Parse each line, passing errors with file and line number to `on_bad`."""
+def _lines(
+    lines: Iterator[bytes], source: str, parse: Parse[Parsed], on_bad: BadLine
+) -> Iterator[tuple[int, Parsed]]:
+    """Yield the number and the parsed content of each line, passing errors with file and line number to `on_bad`."""
     number = 0
     while True:
         number += 1
@@ -148,7 +166,7 @@ def _lines(lines: Iterator[bytes], source: str, parse: Parse[Parsed], on_bad: Ba
         except InputError as error:
             on_bad(InputError(f"{source}, line {number}: {error}"))
         else:
-            yield parsed
+            yield number, parsed
 
 
 def _plain_line(line: bytes, number: int) -> Document:
@@ -228,4 +246,5 @@ def _parquet(path: Path, on_bad: BadLine, with_metadata: bool) -> Iterator[Docum
                 if not isinstance(text, str):
                     on_bad(InputError(f"{path}, row {number}: 'text' is {type(text).__name__}."))
                     continue
-                yield Document(str(number if name is None else name), text, other, name is not None)
+                place = f"{path}, row {number}"
+                yield Document(str(number if name is None else name), text, other, name is not None, place)

@@ -18,18 +18,19 @@ from typing import Any, Self
 from textnuggets import __version__
 from textnuggets.config import check_count, check_ratio
 from textnuggets.errors import ConfigError, InputError, TextnuggetsWarning
-from textnuggets.io.documents import Document
+from textnuggets.io.documents import BadLine, Document, raise_bad_line
 from textnuggets.model.coverage import one_warning
 from textnuggets.model.fingerprint import fingerprint, lasting_name
 from textnuggets.model.maxsim import NOT_COMPARABLE
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.nuggets import Nuggets
 from textnuggets.search.backends import backend_at
-from textnuggets.search.backends.base import DTYPES, Backend
-from textnuggets.search.manifest import FORMAT, Manifest, check_model, load_model_of
+from textnuggets.search.backends.base import Backend
+from textnuggets.search.checking import Checked, check_index
+from textnuggets.search.manifest import DTYPES, FORMAT, Manifest, check_model, load_model_of
 from textnuggets.search.querying import check_query, find_hits
 from textnuggets.search.results import Added, Hit
-from textnuggets.search.writing import Row, delete_documents, encoded_rows, to_row, write_rows
+from textnuggets.search.writing import Row, delete_documents, encoded_rows, to_rows, write_rows
 
 
 class NuggetIndex:
@@ -124,6 +125,20 @@ class NuggetIndex:
         backend.open()
         return cls(backend, model)
 
+    @classmethod
+    def check(cls, place: str | Path, api_key: str | None = None, show_progress_bar: bool = False) -> Checked:
+        """Look for damage to an index that is not open, and return what was checked and found.
+
+        All files are compared with the checksums that were taken when the index was compacted, unless it has been
+        written to since. Then every document is read and checked.
+
+        Args:
+            place: Folder of the index, or `http://host:port/collection`.
+            api_key: API key of a server.
+            show_progress_bar: Whether to report progress on standard error.
+        """
+        return check_index(backend_at(place, api_key), show_progress_bar)
+
     def close(self) -> None:
         """Close the files and release the lock, so that another process can open the index."""
         self._backend.close()
@@ -164,8 +179,19 @@ class NuggetIndex:
             documents = (Document(name, text, dict(meta or {})) for name, text, meta in rows)
         return self.add_documents(documents, show_progress_bar)
 
-    def add_documents(self, documents: Iterable[Document], show_progress_bar: bool = False) -> Added:
-        """Add documents as read from files; see `add`."""
+    def add_documents(
+        self,
+        documents: Iterable[Document],
+        show_progress_bar: bool = False,
+        on_bad: BadLine = raise_bad_line,
+    ) -> Added:
+        """Add documents as read from files; see `add`.
+
+        Args:
+            documents: Documents with their metadata.
+            show_progress_bar: Whether to report progress on standard error.
+            on_bad: Called with an InputError for each document that cannot be stored; raises it by default.
+        """
 
         def encode(rows: list[Row]) -> list[Nuggets]:
             try:
@@ -175,20 +201,25 @@ class NuggetIndex:
                 raise InputError(f"in documents {names}: {error}") from error
 
         with one_warning(stacklevel=3):  # one for all batches
-            return write_rows(self._backend, map(to_row, documents), encode, show_progress_bar)
+            rows = to_rows(documents, on_bad)
+            return write_rows(self._backend, rows, encode, show_progress_bar, on_bad)
 
-    def add_encoded(self, path: str | Path, show_progress_bar: bool = False) -> Added:
+    def add_encoded(
+        self, path: str | Path, show_progress_bar: bool = False, on_bad: BadLine = raise_bad_line
+    ) -> Added:
         """Add documents that `textnuggets encode` has encoded; otherwise as `add`.
 
         Args:
             path: Parquet file of nuggets, made with the same weights at the same ratio.
             show_progress_bar: Whether to report progress on standard error.
+            on_bad: Called with an InputError for each document that cannot be stored; raises it by default.
         """
 
         def encode(rows: list[Row]) -> list[Nuggets]:
             return [row.nuggets for row in rows if row.nuggets is not None]
 
-        return write_rows(self._backend, encoded_rows(path, self.manifest), encode, show_progress_bar)
+        rows = encoded_rows(path, self.manifest, on_bad)
+        return write_rows(self._backend, rows, encode, show_progress_bar, on_bad)
 
     def delete(self, ids: Iterable[str]) -> list[str]:
         """Delete documents and return the ids that were not in the index.
@@ -221,8 +252,15 @@ class NuggetIndex:
         return find_hits(self._backend.engine, self.model, nuggets, k, filter or {})
 
     def info(self) -> dict[str, Any]:
-        """Return the settings, the number of documents and, for a folder, its size on disk."""
-        return {**asdict(self.manifest), "documents": len(self), **self._backend.disk_usage()}
+        """Return the settings, the number of documents and, for a folder, its size on disk.
+
+        `checksums` is true if nothing has been written since the index was compacted, so that `check` compares all files.
+        """
+        settings = asdict(self.manifest)
+        settings["checksums"] = settings["checksums"] is not None
+        for internal in ("complete", "obsolete"):
+            del settings[internal]
+        return {**settings, "documents": len(self), **self._backend.disk_usage()}
 
     @property
     def reclaimable_bytes(self) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 from textnuggets.errors import IndexFileError
@@ -11,6 +13,8 @@ from textnuggets.model.load import load_nugget_model
 from textnuggets.model.modeling import NuggetModel
 
 FORMAT = 1
+DTYPES = ("float32", "float16", "int8")
+CHECK = "run 'textnuggets index check' on the index"
 
 
 @dataclass
@@ -37,6 +41,12 @@ class Manifest:
     """Whether texts are stored with the vectors."""
     engine: str
     """Folder of the engine's files."""
+    complete: bool = True
+    """Whether the index has been created; otherwise its engine is what an interrupted creation left."""
+    obsolete: str | None = None
+    """Folder of the engine's files before a compaction, or of an unfinished compaction; it is to be removed."""
+    checksums: dict[str, list[Any]] | None = None
+    """Size and digest of each file when the index was compacted; None if it has been written to since."""
 
     @classmethod
     def read(cls, data: Any, place: str) -> Manifest:
@@ -46,14 +56,63 @@ class Manifest:
             data: Parsed JSON.
             place: Folder or address of the index, for error messages.
         """
-        try:
-            if data["format"] != FORMAT:
-                raise IndexFileError(
-                    f"{place} is an index of format {data['format']}; this version reads format {FORMAT}."
-                )
-            return cls(**data)
-        except (KeyError, TypeError) as error:
-            raise IndexFileError(f"{place} is not an index of nuggets ({error}).") from error
+        if not isinstance(data, dict) or "format" not in data:
+            raise IndexFileError(f"{place} is not an index of nuggets: its manifest has no format.")
+        if data["format"] != FORMAT:
+            raise IndexFileError(
+                f"{place} is an index of format {data['format']!r}; this version reads format {FORMAT}."
+            )
+        known = {field.name: field for field in fields(cls)}
+        for name, field in known.items():
+            if name not in data and field.default is MISSING:
+                raise IndexFileError(f"{place}: its manifest is damaged: {name!r} is missing.")
+        for name, value in data.items():
+            if name not in known:
+                raise IndexFileError(f"{place}: its manifest is damaged: {name!r} is unknown.")
+            if not _VALID[name](value):
+                raise IndexFileError(f"{place}: its manifest is damaged: {name!r} is {str(value)[:80]!r}.")
+        return cls(**data)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def _is_bool(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_ratio(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1
+
+
+def _is_engine(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"engine-[1-9][0-9]{0,8}", value) is not None
+
+
+def _are_checksums(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        isinstance(item, list) and len(item) == 2 and isinstance(item[0], int) and isinstance(item[1], str)
+        for item in value.values()
+    )
+
+
+_VALID: dict[str, Callable[[Any], bool]] = {
+    "format": lambda value: type(value) is int,
+    "version": _is_text,
+    "model": _is_text,
+    "fingerprint": _is_text,
+    "ratio": _is_ratio,
+    "query_ratio": _is_ratio,
+    "dimensions": lambda value: type(value) is int and value > 0,
+    "dtype": lambda value: value in DTYPES,
+    "store_text": _is_bool,
+    "engine": _is_engine,
+    "complete": _is_bool,
+    "obsolete": lambda value: value is None or _is_engine(value),
+    "checksums": lambda value: value is None or _are_checksums(value),
+}
+"""What each field of a manifest may be. Folders have plain names, so that nothing outside the index is removed."""
 
 
 def load_model_of(manifest: Manifest, place: str) -> NuggetModel:

@@ -8,13 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textnuggets.errors import InputError
+from textnuggets.errors import IndexFileError, InputError
 from textnuggets.io.documents import is_unicode
 from textnuggets.model.maxsim import unit
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.nuggets import Nuggets
-from textnuggets.search.backends.base import Engine, labels_of
-from textnuggets.search.payload import unpack_layout
+from textnuggets.search.backends.base import Engine
+from textnuggets.search.checking import check_document, check_score
+from textnuggets.search.labels import labels_of
+from textnuggets.search.manifest import CHECK
+from textnuggets.search.payload import unpack_metadata
 from textnuggets.search.results import Hit, Match
 
 
@@ -27,7 +30,7 @@ def check_query(query: str) -> None:
 def find_hits(
     engine: Engine, model: NuggetModel, query: Nuggets, k: int, filter: Mapping[str, Any]
 ) -> list[Hit]:
-    """Return the k best documents for an encoded query, best first.
+    """Return the k best documents for an encoded query, best first; raise IndexFileError if one is damaged.
 
     Args:
         engine: Documents to search.
@@ -39,9 +42,12 @@ def find_hits(
     query_vectors = unit(query, "query")
     found = engine.find(query_vectors, k, _filter_labels(filter))
     documents = [item.document for item in found]
-    nuggets = [
-        unpack_layout(item.payload["layout"], item.vectors, item.payload.get("spaces")) for item in documents
-    ]
+    for item in found:
+        check_score(item.document, item.score / len(query_vectors))
+    try:
+        nuggets = [check_document(item) for item in documents]
+    except IndexFileError as error:
+        raise IndexFileError(f"{str(error).removesuffix('.')}: {CHECK}.") from error
     stored_texts = [item.payload.get("text") for item in documents]
     texts = _fill_in_texts(model, nuggets, stored_texts)
     return [
@@ -49,7 +55,7 @@ def find_hits(
             id=item.document.id,
             score=item.score / len(query_vectors),
             matches=_matches(query, query_vectors, its_nuggets, item.document.vectors),
-            metadata=item.document.payload.get("metadata") or {},
+            metadata=unpack_metadata(item.document.payload),
             text=text,
             regenerated=stored is None and text is not None,
         )
@@ -60,7 +66,10 @@ def find_hits(
 def _filter_labels(filter: Mapping[str, Any]) -> list[str]:
     """Return the labels of a filter; raise InputError if it has a value that cannot be compared."""
     for key, value in filter.items():
-        if not labels_of({key: value}):
+        if not isinstance(key, str):
+            raise InputError(f"the filter has the key {key!r}: keys are strings.")
+        items = value if isinstance(value, list | tuple) else [value]
+        if not items or not all(item is None or isinstance(item, str | int | float) for item in items):
             raise InputError(
                 f"the filter {key!r} has the value {value!r}: give a string, number, boolean or null, or a list of them."
             )

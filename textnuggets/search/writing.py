@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,14 +11,16 @@ import numpy as np
 
 from textnuggets.errors import IndexFileError, InputError
 from textnuggets.io.batching import batches
-from textnuggets.io.documents import Document, is_unicode
+from textnuggets.io.documents import BadLine, Document, is_unicode
 from textnuggets.io.hashing import short_digest
 from textnuggets.io.progress import Progress
+from textnuggets.model.maxsim import unit
 from textnuggets.model.nuggets import Nuggets
 from textnuggets.model.parquet import iter_rows, read_metadata
-from textnuggets.search.backends.base import Backend, Stored, labels_of
+from textnuggets.search.backends.base import Backend, Stored
+from textnuggets.search.labels import labels_of
 from textnuggets.search.manifest import Manifest
-from textnuggets.search.payload import pack_layout, pack_spaces
+from textnuggets.search.payload import digest_content, pack_layout, pack_metadata, pack_spaces
 from textnuggets.search.results import Added
 
 BATCH = 128  # documents that are written together and then reported ...
@@ -34,12 +36,28 @@ class Row(NamedTuple):
     nuggets: Nuggets | None
 
 
-def to_row(document: Document) -> Row:
-    """Return a row to encode; raise InputError if the document cannot be stored."""
-    return Row(document, _digest_document(document), None)
+def to_rows(documents: Iterable[Document], on_bad: BadLine) -> Iterator[Row]:
+    """Yield rows to encode.
+
+    Args:
+        documents: Documents to add.
+        on_bad: Called with an InputError for each document that cannot be stored.
+    """
+    for document in documents:
+        with _handling(document, on_bad):
+            yield Row(document, _digest_document(document), None)
 
 
-def encoded_rows(path: str | Path, manifest: Manifest) -> Iterator[Row]:
+@contextmanager
+def _handling(document: Document, on_bad: BadLine) -> Iterator[None]:
+    """Pass an InputError to `on_bad`, with the file and line of the document."""
+    try:
+        yield
+    except InputError as error:
+        on_bad(error if document.place is None else InputError(f"{document.place}: {error}"))
+
+
+def encoded_rows(path: str | Path, manifest: Manifest, on_bad: BadLine) -> Iterator[Row]:
     """Return the rows of a Parquet file of nuggets; raise IndexFileError if they do not fit the index."""
     about = read_metadata(path)
     if about.get("weights") != manifest.fingerprint:
@@ -49,16 +67,17 @@ def encoded_rows(path: str | Path, manifest: Manifest) -> Iterator[Row]:
         )
     if about.get("ratio") not in (None, manifest.ratio):  # None: every text has a ratio of its own
         raise IndexFileError(f"{path} was made at the ratio {about['ratio']}, the index at {manifest.ratio}.")
-    return _read_rows(path, manifest.store_text)
+    return _read_rows(path, manifest.store_text, on_bad)
 
 
-def _read_rows(path: str | Path, store_text: bool) -> Iterator[Row]:
-    for name, nuggets, text in iter_rows(path):
+def _read_rows(path: str | Path, store_text: bool, on_bad: BadLine) -> Iterator[Row]:
+    for number, (name, nuggets, text) in enumerate(iter_rows(path), 1):
         if text is None and store_text:
             raise InputError(f"{path} holds no texts: encode --with-text, or index with --no-store-text.")
-        document = Document(name, text or "")
-        digest = _digest_nuggets(nuggets) if text is None else _digest_document(document)
-        yield Row(document, digest, nuggets)
+        document = Document(name, text or "", place=f"{path}, row {number}")
+        with _handling(document, on_bad):
+            digest = _digest_document(document)
+            yield Row(document, _digest_nuggets(nuggets) if text is None else digest, nuggets)
 
 
 def write_rows(
@@ -66,6 +85,7 @@ def write_rows(
     rows: Iterable[Row],
     encode: Callable[[list[Row]], list[Nuggets]],
     show_progress_bar: bool,
+    on_bad: BadLine,
 ) -> Added:
     """Write new and changed documents in batches; each batch is on disk before it is counted.
 
@@ -74,6 +94,7 @@ def write_rows(
         rows: Documents to add.
         encode: Returns the nuggets of each row of a batch.
         show_progress_bar: Whether to report progress on standard error.
+        on_bad: Called with an InputError for each document that the engine cannot store.
     """
     written = unchanged = repeated = 0
     with Progress("index", None, show_progress_bar) as progress:
@@ -81,12 +102,16 @@ def write_rows(
             latest = {row.document.id: row for row in batch}  # the last row of each id
             known = {item.id: item.payload.get("hash") for item in backend.engine.get(list(latest))}
             new = [row for name, row in latest.items() if known.get(name) != row.digest]
-            if new:
-                encoded = zip(new, encode(new), strict=True)
-                store_text = backend.manifest.store_text
-                backend.engine.put([_to_stored(row, nuggets, store_text) for row, nuggets in encoded])
+            stored: list[Stored] = []
+            for row, nuggets in zip(new, encode(new) if new else (), strict=True):
+                with _handling(row.document, on_bad):
+                    document = _to_stored(row, nuggets, backend.manifest.store_text)
+                    backend.engine.check(document)
+                    stored.append(document)
+            if stored:
+                backend.engine.put(stored)
                 backend.save_count()
-            written += len(new)
+            written += len(stored)
             unchanged += len(latest) - len(new)
             repeated += len(batch) - len(latest)
             progress.add(len(batch))
@@ -106,19 +131,21 @@ def delete_documents(backend: Backend, ids: Iterable[str]) -> list[str]:
 
 def _to_stored(row: Row, nuggets: Nuggets, store_text: bool) -> Stored:
     document = row.document
-    norms = np.linalg.norm(nuggets.vectors.astype(np.float32), axis=1)
-    vectors = nuggets.vectors / np.maximum(norms, 1e-12)[:, None]
+    vectors = unit(nuggets, f"document {document.id!r}")
+    norms = np.linalg.norm(nuggets.vectors.astype(np.float64), axis=1).astype(np.float32)
+    if not (np.isfinite(norms).all() and np.isfinite(nuggets.scores).all()):
+        raise InputError(f"document {document.id!r} holds values that are not finite numbers.")
     payload: dict[str, Any] = {
         "hash": row.digest,
         "layout": pack_layout(nuggets, norms),
-        "metadata": document.metadata or {},
-        "labels": labels_of(document.metadata or {}),
+        "metadata": pack_metadata(document.metadata or {}),
+        "labels": sorted(labels_of(document.metadata or {})),
     }
     if store_text:
         payload["text"] = document.text
     elif nuggets.layout.runs:  # to regenerate the text with its white space
         payload["spaces"] = pack_spaces(nuggets.layout)
-    return Stored(document.id, vectors.astype(np.float32), payload)
+    return Stored(document.id, vectors, payload)
 
 
 def _digest_document(document: Document) -> str:
@@ -129,17 +156,15 @@ def _digest_document(document: Document) -> str:
         raise InputError(f"ids must be non-empty strings, got {name!r} for {start}.")
     if not isinstance(text, str):
         raise InputError(f"texts must be strings; the text of {name!r} is {type(text).__name__}.")
-    try:
-        metadata = json.dumps(document.metadata or {}, sort_keys=True, allow_nan=False, ensure_ascii=False)
-        if not all(isinstance(key, str) for key in document.metadata or {}):
-            raise TypeError("keys must be strings")
-    except (TypeError, ValueError) as error:
-        raise InputError(f"the metadata of {name!r} cannot be stored as JSON ({error}).") from error
-    if not all(map(is_unicode, (name, text, metadata))):
+    if not (is_unicode(name) and is_unicode(text)):
         raise InputError(
             f"document {name!r} contains an unpaired surrogate, so it cannot be stored as UTF-8."
         )
-    return short_digest([f"{metadata}\n{text}".encode()], 12)
+    try:
+        metadata = pack_metadata(document.metadata or {})
+    except InputError as error:
+        raise InputError(f"the metadata of {name!r} cannot be stored as JSON: {error}") from error
+    return digest_content(metadata, text)
 
 
 def _digest_nuggets(nuggets: Nuggets) -> str:

@@ -21,6 +21,6 @@ def backend_at(place: str | Path, api_key: str | None = None) -> Backend:
         from textnuggets.search.backends.server import ServerBackend
 
         return ServerBackend(str(place), api_key)
-    from textnuggets.search.backends.edge import EdgeBackend
+    from textnuggets.search.backends.edge_backend import EdgeBackend
 
     return EdgeBackend(Path(place))

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from textnuggets.search.manifest import Manifest
-
-DTYPES = ("float32", "float16", "int8")
 
 
 class Stored(NamedTuple):
@@ -36,6 +33,9 @@ class Found(NamedTuple):
 
 class Engine(ABC):
     """Multi-vector search engine: stores documents of unit vectors and ranks them by MaxSim."""
+
+    def check(self, document: Stored) -> None:  # noqa: B027
+        """Raise InputError if a document is too large for the engine; accepts all by default."""
 
     @abstractmethod
     def put(self, documents: Sequence[Stored]) -> None:
@@ -101,6 +101,13 @@ class Backend(ABC):
     def close(self) -> None:
         """Close the engine and release the lock."""
 
+    def check_files(self) -> tuple[int, list[str]]:
+        """Compare all files with their checksums; call it before `open`.
+
+        Return the number of files that have a checksum, 0 by default, and a description of each damaged file.
+        """
+        return 0, []
+
     def save_count(self, deleting: int = 0) -> None:  # noqa: ARG002
         """Record the number of documents, so that `open` can detect lost ones; does nothing by default.
 
@@ -121,24 +128,3 @@ class Backend(ABC):
     def reclaimable_bytes(self) -> int:
         """Bytes that `compact` would free at least; 0, the default, if it compacts by itself."""
         return 0
-
-
-def labels_of(metadata: Mapping[str, Any]) -> list[str]:
-    """Return `key=value` for each value that is not an object, and for each item of a list.
-
-    Values are written as text, so that '1999' matches 1999 and engines only need to compare strings.
-    """
-    labels: list[str] = []
-    for key, value in metadata.items():
-        for item in value if isinstance(value, list | tuple) else [value]:
-            if not isinstance(item, dict | list | tuple):
-                labels.append(f"{key}={_to_text(item)}")
-    return labels
-
-
-def _to_text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return json.dumps(value)

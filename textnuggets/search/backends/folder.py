@@ -1,26 +1,33 @@
-"""Files around the engine in the folder of an index: manifest, document count and lock.
+"""Files around the engine in the folder of an index: manifest, checksums, document count and lock.
 
-index.json    the manifest; names the folder of the engine's files
+index.json    the manifest; names the folder of the engine's files, and has their checksums
 engine-N/     the engine's files
 documents     how many documents the index must have at least
 .lock         locked by the process that has the index open
+
+Nothing is removed from the folder but the engine's files that the manifest names, and temporary files of its own.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
 from textnuggets.errors import IndexFileError
 from textnuggets.io.files import replacing
 from textnuggets.io.folders import is_temporary
+from textnuggets.io.hashing import digest_json, digest_sparse
 from textnuggets.search.manifest import Manifest
 
-MANIFEST, COUNT, LOCK, ENGINES = "index.json", "documents", ".lock", "engine-*"
+MANIFEST, COUNT, LOCK = "index.json", "documents", ".lock"
+DIGEST = "digest"  # key of the manifest's own digest
+SMALL = 1 << 20  # bytes; files up to this size are compared with their checksums whenever an index is opened
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -30,15 +37,21 @@ def read_manifest(folder: Path) -> Manifest:
         raise IndexFileError(f"{folder} is not an index: it has no {MANIFEST}.")
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise IndexFileError(f"{path} is damaged ({error}).") from error
-    return Manifest.read(data, str(folder))
+    digest = data.pop(DIGEST, None) if isinstance(data, dict) else None
+    manifest = Manifest.read(data, str(folder))
+    if digest not in (None, digest_json(data)):  # None in indexes of early versions
+        raise IndexFileError(f"{path} is damaged: it does not match its digest.")
+    return manifest
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write the manifest atomically."""
+    """Write the manifest atomically, with its digest."""
+    data = asdict(manifest)
     with replacing(folder / MANIFEST) as temporary:
-        temporary.write_text(json.dumps(asdict(manifest), indent=1) + "\n", encoding="utf-8")
+        text = json.dumps({**data, DIGEST: digest_json(data)}, indent=1)
+        temporary.write_text(text + "\n", encoding="utf-8")
 
 
 def read_count(folder: Path) -> int:
@@ -55,22 +68,84 @@ def write_count(folder: Path, count: int) -> None:
         temporary.write_text(str(count), encoding="ascii")
 
 
+def is_index(folder: Path) -> bool:
+    """Return whether a folder has a manifest, damaged or not, other than that of an interrupted creation."""
+    try:
+        return read_manifest(folder).complete
+    except IndexFileError:
+        return (folder / MANIFEST).is_file()
+
+
 def check_is_free(folder: Path) -> None:
-    """Raise IndexFileError if a folder has files that do not belong to an index whose creation was interrupted."""
+    """Raise IndexFileError unless a folder is missing, empty or what an interrupted creation of an index left."""
+    if is_index(folder):
+        raise IndexFileError(f"{folder} already exists: open it, or name another folder.")
     if folder.exists() and not folder.is_dir():
         raise IndexFileError(f"{folder} is a file: name a folder.")
-    if folder.is_dir() and any(
-        file.name not in (LOCK, COUNT) and not file.match(ENGINES) and not is_temporary(file)
-        for file in folder.iterdir()
-    ):
-        raise IndexFileError(f"{folder} already exists: open it, or name another folder.")
+    if not folder.is_dir() or (folder / MANIFEST).is_file():
+        return
+    for path in folder.iterdir():
+        is_lock = path.name == LOCK and path.is_file() and not path.stat().st_size
+        if not is_lock and not is_temporary(path):
+            raise IndexFileError(
+                f"{folder} already exists, is not empty ({path.name}) and is not an index: name another folder."
+            )
 
 
-def remove_engines(folder: Path, keep: str | None = None) -> None:
-    """Remove the engine folders that an interrupted creation or compaction left, except `keep`."""
-    for path in folder.glob(ENGINES):
-        if path.name != keep:
-            shutil.rmtree(path)
+def remove_engine(folder: Path, name: str) -> None:
+    """Remove a folder of the engine's files that the manifest names, unless it is missing."""
+    if (folder / name).exists():
+        shutil.rmtree(folder / name)
+
+
+def unused_engine(folder: Path, current: str) -> str:
+    """Return a name for the engine that replaces the current one; nothing of that name exists."""
+    number = int(current.rpartition("-")[2]) + 1
+    while (folder / f"engine-{number}").exists():
+        number += 1
+    return f"engine-{number}"
+
+
+# ---------------------------------------------------------------- checksums
+
+
+def take_checksums(folder: Path, engine: str) -> dict[str, list[Any]]:
+    """Return size and digest of the document count and of every file of an engine that is not open."""
+    return {
+        path.relative_to(folder).as_posix(): [path.stat().st_size, digest_sparse(path)]
+        for path in (folder / COUNT, *_engine_files(folder, engine))
+    }
+
+
+def find_damage(folder: Path, manifest: Manifest, small_only: bool = False) -> Iterator[str]:
+    """Yield a description of each file that differs from its checksum, is missing, or was added.
+
+    Args:
+        folder: Folder of the index.
+        manifest: Its manifest; without checksums, no damage is found.
+        small_only: Whether to compare only the sizes of large files, which is fast.
+    """
+    if manifest.checksums is None:
+        return
+    for name, (size, digest) in manifest.checksums.items():
+        path = folder / name
+        if not path.is_file():
+            yield f"{name} is missing"
+        elif (found := path.stat().st_size) != size:
+            yield f"{name} has {found:,} bytes instead of {size:,}"
+        elif (size <= SMALL or not small_only) and digest_sparse(path) != digest:
+            yield f"{name} has other content than when it was written"
+    for path in _engine_files(folder, manifest.engine):
+        name = path.relative_to(folder).as_posix()
+        if name not in manifest.checksums:
+            yield f"{name} was added"
+
+
+def _engine_files(folder: Path, engine: str) -> list[Path]:
+    return sorted(path for path in (folder / engine).rglob("*") if path.is_file())
+
+
+# ---------------------------------------------------------------- lock
 
 
 def lock_folder(folder: Path) -> FileLock:

@@ -8,7 +8,9 @@ from uuid import NAMESPACE_URL, uuid5
 
 import numpy as np
 
+from textnuggets.errors import IndexFileError
 from textnuggets.search.backends.base import Stored
+from textnuggets.search.manifest import CHECK
 
 PAGE = 256  # documents read at a time
 
@@ -29,7 +31,10 @@ def to_stored(point: Any) -> Stored:
     # A folder returns vectors by name; the only one has no name.
     vector = point.vector.get("") if isinstance(point.vector, dict) else point.vector
     vectors = np.zeros((0, 0), np.float32) if vector is None else np.asarray(vector, dtype=np.float32)
-    return Stored(str(payload.pop("id")), vectors, payload)
+    name = payload.pop("id", None)
+    if not isinstance(name, str):
+        raise IndexFileError(f"a document of the index is damaged: its id is {name!r}; {CHECK}.")
+    return Stored(name, vectors, payload)
 
 
 def label_filter(client: Any, labels: Sequence[str]) -> Any:

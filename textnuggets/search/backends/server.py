@@ -53,16 +53,19 @@ class ServerEngine(Engine):
     def __init__(self, client: QdrantClient, collection: str) -> None:
         self.client, self.collection = client, collection
 
+    def check(self, document: Stored) -> None:
+        """Raise InputError if a document has more numbers than a server accepts."""
+        if document.vectors.size >= MOST_NUMBERS:
+            raise InputError(
+                f"document {document.id!r} has {len(document.vectors):,} vectors, more than a server accepts: split "
+                f"it, or lower the ratio."
+            )
+
     def put(self, documents: Sequence[Stored]) -> None:
         """Send documents in requests of a size that a server accepts, and wait until they are written."""
         request: list[Any] = []
         numbers = 0
         for item in documents:
-            if item.vectors.size >= MOST_NUMBERS:
-                raise InputError(
-                    f"document {item.id!r} has {len(item.vectors):,} vectors, more than a server accepts: split it, or "
-                    f"lower the ratio."
-                )
             if request and numbers + item.vectors.size > REQUEST_NUMBERS:
                 self._send(request)
                 request, numbers = [], 0

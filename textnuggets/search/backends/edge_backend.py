@@ -1,0 +1,191 @@
+"""Index in a folder: opening, locking and compacting it so that a killed process leaves a whole index."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from textnuggets.errors import IndexFileError
+from textnuggets.io.batching import batches
+from textnuggets.io.disk import make_folder
+from textnuggets.io.files import disk_usage
+from textnuggets.io.folders import remove_stale
+from textnuggets.io.progress import Progress
+from textnuggets.search.backends import folder as files
+from textnuggets.search.backends.base import Backend
+from textnuggets.search.backends.edge import EdgeEngine
+from textnuggets.search.manifest import Manifest
+
+BATCH = 128  # documents copied together when compacting
+
+
+class EdgeBackend(Backend):
+    """Index in a folder, locked by the process that has it open.
+
+    The manifest names the folder of the engine's files. Before an index is created or compacted, it is written to name
+    the new folder as unfinished, and afterwards to name it as the index. So a killed process leaves either the old
+    index or the new one, and the next one knows what to remove.
+    """
+
+    engine: EdgeEngine
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(str(folder))
+        self.folder = folder
+
+    def exists(self) -> bool:
+        """Return whether the folder has a manifest, other than that of an interrupted creation."""
+        return files.is_index(self.folder)
+
+    def create(self, manifest: Manifest) -> None:
+        """Create the folder of an empty index and lock it."""
+        files.check_is_free(self.folder)
+        make_folder(self.folder)
+        self._lock = files.lock_folder(self.folder)
+        try:
+            files.check_is_free(self.folder)  # again: another process may have created it before the lock
+            if (self.folder / files.MANIFEST).exists():
+                files.remove_engine(self.folder, self.read_manifest().engine)
+            self._write(replace(manifest, complete=False))
+            engine = EdgeEngine.create(self.folder / manifest.engine, manifest.dimensions, manifest.dtype)
+            files.write_count(self.folder, 0)
+            self._write(manifest)  # from here on, the folder is an index
+            self._use(engine)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def read_manifest(self) -> Manifest:
+        """Return the manifest in the folder."""
+        return files.read_manifest(self.folder)
+
+    def open(self) -> None:
+        """Lock the folder, remove what an interrupted compaction left, and check for damage that is found fast."""
+        self.read_manifest()  # before locking, which would write to a folder that is not an index
+        self._lock = files.lock_folder(self.folder)
+        try:
+            self.manifest = self._read_complete()
+            remove_stale(self.folder)
+            self._remove_obsolete()
+            if not (self.folder / self.manifest.engine).is_dir():
+                raise IndexFileError(f"{self.folder}: its vectors are missing ({self.manifest.engine}).")
+            for damage in files.find_damage(self.folder, self.manifest, small_only=True):
+                raise IndexFileError(
+                    f"{self.folder} is damaged: {damage}. Restore it or build it again; "
+                    f"'textnuggets index check {self.folder}' lists all damaged files."
+                )
+            self._use(EdgeEngine.open(self.folder / self.manifest.engine))
+            self._check_count()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def check_files(self) -> tuple[int, list[str]]:
+        """Compare all files with the checksums that were taken when the index was compacted."""
+        self.read_manifest()  # before locking, which would write to a folder that is not an index
+        lock = files.lock_folder(self.folder)
+        try:
+            manifest = self._read_complete()
+            return len(manifest.checksums or ()), list(files.find_damage(self.folder, manifest))
+        finally:
+            lock.release()
+
+    def close(self) -> None:
+        """Close the engine and release the lock."""
+        try:
+            self.engine.close()
+        finally:
+            self._lock.release()
+
+    def save_count(self, deleting: int = 0) -> None:
+        """Write the number of documents, less those that are about to be deleted."""
+        self._drop_checksums()
+        files.write_count(self.folder, self.engine.count() - deleting)
+
+    def compact(self, show_progress_bar: bool) -> None:
+        """Copy all documents to a new engine, which then replaces the old one, and take its checksums."""
+        self._remove_obsolete()
+        count, old = self.engine.count(), self.manifest
+        name = files.unused_engine(self.folder, old.engine)
+        self._write(replace(old, obsolete=name))  # until it is complete
+        try:
+            compacted = self._copy_documents(self.folder / name, count, show_progress_bar)
+            compacted.close()
+            files.write_count(self.folder, count)
+            checksums = files.take_checksums(self.folder, name)
+            compacted = EdgeEngine.open(self.folder / name)
+            compacted.flush()  # opening rewrites some files with the same content
+        except BaseException:
+            with suppress(OSError):  # otherwise it is removed when the index is opened
+                self._remove_obsolete()
+            raise
+        # From here on, the new files are the index.
+        self._write(replace(old, engine=name, obsolete=old.engine, checksums=checksums))
+        self.engine.close()
+        self._use(compacted)
+        self._remove_obsolete()
+
+    def _copy_documents(self, folder: Path, count: int, show_progress_bar: bool) -> EdgeEngine:
+        """Return a new engine that has all documents and no log."""
+        compacted = EdgeEngine.create(folder, self.manifest.dimensions, self.manifest.dtype)
+        try:
+            with Progress("compact", count, show_progress_bar) as progress:
+                for batch in batches(self.engine.documents(), BATCH):
+                    compacted.put(batch)
+                    progress.add(len(batch))
+            compacted.optimize()
+            compacted.drop_log()
+            if compacted.count() != count:
+                raise IndexFileError(
+                    f"{self.folder}: compacting kept {compacted.count():,} of {count:,} documents; the index is "
+                    f"unchanged."
+                )
+        except BaseException:
+            compacted.close()
+            raise
+        return compacted
+
+    def disk_usage(self) -> dict[str, int]:
+        """Return the size of the folder, and how much of it `compact` would free."""
+        return {"bytes": disk_usage(self.folder), "reclaimable_bytes": self.reclaimable_bytes}
+
+    @property
+    def reclaimable_bytes(self) -> int:
+        """Bytes of the engine's log, which compacting removes."""
+        return self.engine.log_bytes
+
+    def _read_complete(self) -> Manifest:
+        manifest = self.read_manifest()
+        if not manifest.complete:
+            raise IndexFileError(
+                f"{self.folder} is incomplete: its creation was interrupted. Create it again."
+            )
+        return manifest
+
+    def _write(self, manifest: Manifest) -> None:
+        files.write_manifest(self.folder, manifest)
+        self.manifest = manifest
+
+    def _use(self, engine: EdgeEngine) -> None:
+        self.engine = engine
+        engine.before_update = self._drop_checksums
+
+    def _drop_checksums(self) -> None:
+        """Record that the checksums do not hold any more, before a file is changed."""
+        if self.manifest.checksums is not None:
+            self._write(replace(self.manifest, checksums=None))
+
+    def _remove_obsolete(self) -> None:
+        """Remove the engine before a compaction, or what an interrupted compaction left."""
+        if self.manifest.obsolete is not None:
+            files.remove_engine(self.folder, self.manifest.obsolete)
+            self._write(replace(self.manifest, obsolete=None))
+
+    def _check_count(self) -> None:
+        """Raise IndexFileError if documents are missing, which the engine does not always notice."""
+        expected = files.read_count(self.folder)
+        if (count := self.engine.count()) < expected:
+            raise IndexFileError(
+                f"{self.folder} is damaged: it has {count:,} documents, expected at least {expected:,}."
+            )
