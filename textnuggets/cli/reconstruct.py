@@ -126,6 +126,7 @@ def _writer(out: Path | None) -> Iterator[IO[str]]:
     """
     from textnuggets.io.disk import rename, sync_file
     from textnuggets.io.files import find_target, open_stream
+    from textnuggets.io.locks import writing
 
     if out is None:
         yield sys.stdout
@@ -134,7 +135,8 @@ def _writer(out: Path | None) -> Iterator[IO[str]]:
             yield stream
     else:
         partial = target.with_name(target.name + ".partial")
-        with partial.open("w", encoding="utf-8") as stream:
-            yield stream
-        sync_file(partial)
-        rename(partial, target)
+        with writing(target):
+            with partial.open("w", encoding="utf-8") as stream:
+                yield stream
+            sync_file(partial)
+            rename(partial, target)

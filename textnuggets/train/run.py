@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -12,6 +13,7 @@ from textnuggets.errors import CheckpointError, ConfigError, InputError, Missing
 from textnuggets.io.disk import make_folder
 from textnuggets.io.files import replacing
 from textnuggets.io.folders import recover_folders, remove_stale
+from textnuggets.io.locks import writing
 from textnuggets.train.recipe import Recipe
 from textnuggets.train.recipe_io import read_recipe
 
@@ -74,11 +76,21 @@ def train(recipe: Recipe, out: str | Path, resume: bool = False) -> Path:
     out = Path(out)
     report = Report(out, recipe.optimizer.steps)
     arguments = training_arguments(recipe, out)
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file: choose a folder for the run.")
+    if resume and not (out / "recipe.toml").is_file():
+        raise InputError(f"{out} contains no run to resume.")
     if arguments.n_gpu > 1:
         raise ConfigError(
             f"{arguments.n_gpu} GPUs need one process each: use torchrun --nproc-per-node {arguments.n_gpu} -m "
             f"textnuggets train ..., or CUDA_VISIBLE_DEVICES=0 for a single GPU."
         )
+    make_folder(out)
+    with writing(out) if report.is_main else nullcontext():  # the main process writes for all
+        return _train(recipe, out, arguments, resume, report)
+
+
+def _train(recipe: Recipe, out: Path, arguments: TrainingArguments, resume: bool, report: Report) -> Path:
     checkpoint = _open_run(recipe, out, resume, report)
     reached = -1 if checkpoint is None else checkpoints.step_of(checkpoint)
     if reached >= recipe.optimizer.steps and (out / "best").is_dir():
@@ -115,19 +127,13 @@ def train(recipe: Recipe, out: str | Path, resume: bool = False) -> Path:
 
 
 def _open_run(recipe: Recipe, out: Path, resume: bool, report: Report) -> Path | None:
-    """Prepare the folder of a run, and return the checkpoint to resume from, if any."""
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out} is a file: choose a folder for the run.")
-    has_run = (out / "recipe.toml").is_file()
+    """Prepare the folder of a run, which exists, and return the checkpoint to resume from, if any."""
     if not resume:
-        if has_run and report.is_main:
+        if (out / "recipe.toml").is_file() and report.is_main:
             raise InputError(
                 f"{out} already contains a run: resume it with --resume, or choose another folder."
             )
-        make_folder(out)
         return None
-    if not has_run:
-        raise InputError(f"{out} contains no run to resume.")
     recover_folders(out)
     before = read_recipe(out / "recipe.toml", check_corpora=False)
     check_same_run(before, recipe, out)
