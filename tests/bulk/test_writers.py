@@ -9,9 +9,11 @@ from tests.train.setting import make_setting
 from textnuggets.bulk import encode as bulk
 from textnuggets.bulk.encode import encode_to_parquet
 from textnuggets.errors import InputError
+from textnuggets.evaluate.task_builders import Question, write_task
 from textnuggets.io.documents import Document
 from textnuggets.io.locks import writing
 from textnuggets.model.parquet import load_nuggets
+from textnuggets.report.reproduce import Step, carry_out
 
 DOCUMENTS = [Document(str(i), CORPUS[i % 5][: 10 + i]) for i in range(20)]
 OTHERS = [Document(str(i), CORPUS[i % 5][5 : 15 + i]) for i in range(20)]
@@ -96,6 +98,26 @@ def test_commands_refuse_an_output_that_another_process_writes(run, tmp_path, co
         f"error: {out} is being written by another process: wait for it, or write elsewhere.\n"
     )
     assert partial.read_text() == "lines of the first writer"
+
+
+def test_results_and_tasks_of_two_processes_are_not_mixed(run, tmp_path, copier_folder):
+    texts, out = tmp_path / "dev.txt", tmp_path / "out"
+    texts.write_text("\n".join(CORPUS))
+    out.mkdir()
+    with writing(out / "preferences.json"):
+        refused = run("evaluate", "preferences", copier_folder, texts, "-o", out)
+    assert refused.returncode == 2
+    assert "preferences.json is being written by another process" in refused.stderr
+    with writing(out), pytest.raises(InputError, match="out is being written by another process"):
+        write_task(out, [Question("a", "b", ["c"])], {"seed": 0})
+    assert list(out.iterdir()) == []
+
+
+def test_a_plan_is_not_run_twice_at_once(tmp_path):
+    step = Step("show", ("--version",))
+    with writing(tmp_path), pytest.raises(InputError, match="is being written by another process"):
+        carry_out([step], tmp_path)
+    assert list((tmp_path / "done").iterdir()) == []
 
 
 def test_a_run_that_another_process_trains_is_refused(run, tmp_path):

@@ -8,10 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from textnuggets.errors import InputError
+from textnuggets.cli.options import check_folder
 
 app = typer.Typer(rich_markup_mode=None)
 
+FILES = ("docs.txt", "task.jsonl", "about.json")
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for docs.txt, task.jsonl and about.json.")]
 Count = Annotated[int | None, typer.Option(min=1, help="Maximum number of questions.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all random choices.")]
@@ -32,7 +33,7 @@ def reranking(
     seed: Seed = 0,
 ) -> None:
     """Build a task of article leads, each with a section of the same article and 19 negatives by BM25."""
-    _check(out)
+    check_folder(out, FILES, articles)
 
     from textnuggets.evaluate.task_builders import build_reranking
 
@@ -48,16 +49,11 @@ def paraphrase(
     seed: Seed = 0,
 ) -> None:
     """Build a task of documents, each with its paraphrase and 19 negatives by BM25."""
-    _check(out)
+    check_folder(out, FILES, pairs)
 
     from textnuggets.evaluate.task_builders import build_paraphrase
 
     _write(out, build_paraphrase(pairs, count, max_words, seed), "paraphrase", pairs, seed)
-
-
-def _check(out: Path) -> None:
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out} is a file: name a folder.")
 
 
 def _write(out: Path, questions: list[Any], recipe: str, sources: list[str], seed: int) -> None:

@@ -83,7 +83,7 @@ def encode(
         bad += 1
         print(f"skipped: {error}", file=sys.stderr)
 
-    check_output(out, texts, stream=False)
+    check_output(out, texts, model, stream=False)
     documents = read_documents(texts, report if skip_bad else raise_bad_line)
     loaded = load_model(model)
 

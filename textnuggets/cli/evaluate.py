@@ -6,6 +6,7 @@ Each writes DIR/QUESTION.json, a table QUESTION.md and figures QUESTION.png and 
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -56,7 +57,7 @@ def reconstruction(
 ) -> None:
     """Measure BLEU, exact match and token accuracy of texts decoded from their nuggets, by ratio."""
     parsed, sizes = numbers("--ratios", ratios, float), numbers("--max-tokens", max_tokens, int)
-    loaded = _prepare(model, data, out, [ratio for ratio in parsed if ratio])
+    loaded = _prepare("reconstruction", model, data, out, [ratio for ratio in parsed if ratio])
 
     from textnuggets.evaluate.reconstruction import evaluate_reconstruction, to_markdown
     from textnuggets.evaluate.sample import Sample
@@ -84,7 +85,7 @@ def preferences(
     seed: Seed = 0,
 ) -> None:
     """Measure which tokens become nuggets, compared with how often they occur."""
-    loaded = _prepare(model, data, out, [] if ratio is None else [ratio])
+    loaded = _prepare("preferences", model, data, out, [] if ratio is None else [ratio])
 
     from textnuggets.evaluate.preferences import evaluate_preferences, to_markdown
     from textnuggets.evaluate.sample import Sample
@@ -107,7 +108,7 @@ def probing(
 ) -> None:
     """Measure what a nugget encodes: the probability gain of the text when only it is exposed."""
     sizes = numbers("--max-tokens", max_tokens, int)
-    loaded = _prepare(model, data, out, [] if ratio is None else [ratio])
+    loaded = _prepare("probing", model, data, out, [] if ratio is None else [ratio])
 
     from textnuggets.evaluate.probing import SHOWN, evaluate_probing, to_markdown
     from textnuggets.evaluate.sample import Sample
@@ -132,7 +133,7 @@ def fidelity(
     seed: Seed = 0,
 ) -> None:
     """Measure how many vectors 'encode --fidelity' saves compared with one ratio for all documents."""
-    loaded = _prepare(model, data, out, [fidelity])
+    loaded = _prepare("fidelity", model, data, out, [fidelity])
 
     from textnuggets.evaluate.fidelity import evaluate_fidelity, to_markdown
     from textnuggets.evaluate.sample import Sample
@@ -192,18 +193,17 @@ def similarity(
     from textnuggets.evaluate.provenance import read_results, write_results
     from textnuggets.evaluate.similarity import evaluate_similarity, to_markdown
     from textnuggets.io.disk import make_folder
+    from textnuggets.io.locks import writing
     from textnuggets.report.figures import draw_similarity
 
     quiet_transformers()
     path = out / "similarity.json"
-    earlier = read_results(path) if resume and path.is_file() else None
-
-    def keep(found: dict[str, Any]) -> None:
-        make_folder(out)
-        write_results(path, found)
-
-    results = evaluate_similarity(systems, task, similarity, query_ratio, baseline, seed, earlier, keep)
-    _write(out, "similarity", results, to_markdown(results), {"": draw_similarity(results)})
+    make_folder(out)
+    with writing(path):
+        earlier = read_results(path) if resume and path.is_file() else None
+        keep = partial(write_results, path)
+        results = evaluate_similarity(systems, task, similarity, query_ratio, baseline, seed, earlier, keep)
+        _write_files(out, "similarity", results, to_markdown(results), {"": draw_similarity(results)})
 
 
 def _grades(text: str) -> dict[int, int]:
@@ -213,16 +213,15 @@ def _grades(text: str) -> dict[int, int]:
         raise InputError(f"--grades {text}: write old=new separated by commas, such as 1=4,2=3.") from error
 
 
-def _prepare(model: str, data: list[str], out: Path, ratios: list[float]) -> NuggetModel:
+def _prepare(question: str, model: str, data: list[str], out: Path, ratios: list[float]) -> NuggetModel:
     """Check ratios, corpora and output folder, then load the model."""
     from textnuggets.config import check_ratio
     from textnuggets.io.corpora import check_source
 
     for ratio in ratios:
         check_ratio(ratio)
-    for source in data:
-        check_source(source)
-    check_folder(out)
+    files = [file for source in data for file in check_source(source) or ()]
+    check_folder(out, [f"{question}*"], files)
 
     from textnuggets.cli.options import load_model
 
@@ -230,12 +229,22 @@ def _prepare(model: str, data: list[str], out: Path, ratios: list[float]) -> Nug
 
 
 def _write(out: Path, question: str, results: dict[str, Any], table: str, figures: dict[str, Any]) -> None:
-    from textnuggets.evaluate.provenance import write_results
+    """Write the files of a question, unless another process does."""
     from textnuggets.io.disk import make_folder
+    from textnuggets.io.locks import writing
+
+    make_folder(out)
+    with writing(out / f"{question}.json"):
+        _write_files(out, question, results, table, figures)
+
+
+def _write_files(
+    out: Path, question: str, results: dict[str, Any], table: str, figures: dict[str, Any]
+) -> None:
+    from textnuggets.evaluate.provenance import write_results
     from textnuggets.io.files import replacing
     from textnuggets.report.figures import save_figure
 
-    make_folder(out)
     write_results(out / f"{question}.json", results)
     with replacing(out / f"{question}.md") as temporary:
         temporary.write_text(table, encoding="utf-8")

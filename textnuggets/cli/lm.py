@@ -62,15 +62,18 @@ def evaluate(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
 ) -> None:
     """Measure perplexity per word and per token."""
+    from textnuggets.io.corpora import check_source
+
     histories = None if history is None else numbers("--history", history, int)
     if out is not None:
-        check_folder(out)
+        check_folder(out, ["perplexity.*"], check_source(text) or ())
     lm = _load(model)
 
     from textnuggets.evaluate.perplexity import evaluate_perplexity, read_articles, show, to_markdown
     from textnuggets.evaluate.provenance import describe_source, software, write_results
     from textnuggets.io.disk import make_folder
     from textnuggets.io.files import replacing
+    from textnuggets.io.locks import writing
     from textnuggets.model.fingerprint import fingerprint
 
     measured = evaluate_perplexity(
@@ -85,9 +88,10 @@ def evaluate(
     results = {**about, **software(), "results": measured}
     if out is not None:
         make_folder(out)
-        write_results(out / "perplexity.json", results)
-        with replacing(out / "perplexity.md") as temporary:
-            temporary.write_text(to_markdown(results), encoding="utf-8")
+        with writing(out / "perplexity.json"):
+            write_results(out / "perplexity.json", results)
+            with replacing(out / "perplexity.md") as temporary:
+                temporary.write_text(to_markdown(results), encoding="utf-8")
         print(f"{out / 'perplexity'}.json and .md", file=sys.stderr)
     if as_json:
         print(json.dumps(results))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -55,10 +56,19 @@ def numbers(option: str, text: str, kind: type[Number]) -> list[Number]:
         raise InputError(f"{option} must be comma-separated numbers, got {text!r} ({error}).") from error
 
 
-def check_folder(out: Path) -> None:
-    """Raise InputError if the output folder is a file; call it before any slow work."""
+def check_folder(out: Path, patterns: Iterable[str] = (), inputs: Iterable[str | Path] = ()) -> None:
+    """Raise InputError if an output folder is a file, or holds an input that would be replaced.
+
+    Args:
+        out: Output folder; it may be missing.
+        patterns: Names of the files to write, with wildcards.
+        inputs: What is read, as for `check_not_read`.
+    """
+    from textnuggets.io.files import check_not_read
+
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file: choose a folder.")
+    check_not_read((path for pattern in patterns for path in out.glob(pattern)), inputs)
 
 
 def check_dtype(dtype: str) -> str:

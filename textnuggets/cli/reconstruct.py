@@ -50,19 +50,20 @@ def reconstruct(
     if doubtful is not None and not 0 < doubtful <= 1:
         raise InputError(f"--doubtful must be a probability in (0, 1], got {doubtful}.")
     from textnuggets.analysis.bleu import Bleu
-    from textnuggets.io.files import check_output
+    from textnuggets.io.files import check_output, find_target
     from textnuggets.io.progress import Progress
     from textnuggets.model.parquet import iter_nuggets, read_metadata
     from textnuggets.model.reconstruction import Reconstruction
 
-    if out is not None:
-        check_output(out, nuggets)
-    encoded_by = read_metadata(nuggets).get("model")
-    originals = _originals(against, nuggets) if against is not None else None
-    bleu = Bleu("--against", effective_order=True) if against is not None else None
-    name = model or encoded_by
+    name = model or read_metadata(nuggets).get("model")
     if name is None:
         raise InputError(f"{nuggets} does not record the model that encoded it: set --model.")
+    if out is not None:
+        check_output(out, nuggets, against, name)
+        if (target := find_target(out)) is not None:
+            check_output(_partial(target), nuggets, against, name, stream=False)
+    originals = _originals(against, nuggets) if against is not None else None
+    bleu = Bleu("--against", effective_order=True) if against is not None else None
     loaded = load_model(name)
     if not loaded.can_decode:
         subject = (
@@ -117,6 +118,10 @@ def _originals(source: str, nuggets: str) -> dict[str, str]:
     return texts
 
 
+def _partial(target: Path) -> Path:
+    return target.with_name(target.name + ".partial")
+
+
 @contextmanager
 def _writer(out: Path | None) -> Iterator[IO[str]]:
     """Yield standard output, or a file that is renamed to its final name when it is complete.
@@ -134,7 +139,7 @@ def _writer(out: Path | None) -> Iterator[IO[str]]:
         with io.TextIOWrapper(open_stream(out), encoding="utf-8") as stream:
             yield stream
     else:
-        partial = target.with_name(target.name + ".partial")
+        partial = _partial(target)
         with writing(target):
             with partial.open("w", encoding="utf-8") as stream:
                 yield stream

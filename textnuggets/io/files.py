@@ -6,7 +6,8 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,14 +28,15 @@ def disk_usage(folder: Path) -> int:
 DESCRIPTORS = re.compile(r"/dev(/fd)?|/proc/\d+(/task/\d+)?/fd")  # folders of names for open files
 
 
-def check_output(path: Path, source: str | None = None, stream: bool = True) -> None:
-    """Raise InputError if a file cannot be written, before its content is computed.
+def check_output(path: Path, *inputs: str | Path | None, stream: bool = True) -> None:
+    """Raise InputError if a file cannot be written or is an input, before its content is computed.
 
     Args:
         path: File to write.
-        source: Input file, which must not be overwritten.
+        inputs: What is read, as for `check_not_read`.
         stream: Whether a device or pipe can be written to.
     """
+    check_not_read([path], inputs)
     target = find_target(path)
     if target is None:
         if not stream:
@@ -42,8 +44,48 @@ def check_output(path: Path, source: str | None = None, stream: bool = True) -> 
         return
     if not target.parent.is_dir():
         raise InputError(f"{path}: the folder {target.parent} does not exist.")
-    if source is not None and path.exists() and Path(source).exists() and path.samefile(source):
-        raise InputError(f"{path} is the input file: write to another file.")
+
+
+def check_not_read(outputs: Iterable[Path], inputs: Iterable[str | Path | None]) -> None:
+    """Raise InputError if a file to write is one that is read, also if it has another name or is a link to it.
+
+    Args:
+        outputs: Files to write; they may be missing.
+        inputs: Files, folders with all files in them, or `-` for standard input. Anything else, such as a hub id or
+            None, is ignored.
+    """
+    written = {found: path for path in outputs if (found := _identity(path)) is not None}
+    if not written:
+        return
+    for source in inputs:
+        files = _files(source)
+        for file in files:
+            if (found := _identity(file)) in written:
+                path = written[found]
+                what = "the input file" if len(files) == 1 else f"a file of the input {source}"
+                raise InputError(f"{path} is {what}: write to another file.")
+
+
+def _files(source: str | Path | None) -> list[Path | int]:
+    """Return the files of an input; standard input as its descriptor."""
+    if source is None:
+        return []
+    if source == "-":
+        try:
+            return [sys.stdin.fileno()]
+        except (AttributeError, OSError, ValueError):  # closed, or not a file
+            return []
+    path = Path(source)
+    return [path, *path.rglob("*")] if path.is_dir() else [path]
+
+
+def _identity(path: Path | int) -> tuple[int, int] | None:
+    """Return the device and number of a regular file, which all its names share."""
+    try:
+        found = os.stat(path)  # noqa: PTH116  takes descriptors as well
+    except (OSError, ValueError):
+        return None
+    return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None
 
 
 def describe(path: Path) -> list[int | str]:

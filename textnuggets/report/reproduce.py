@@ -30,6 +30,7 @@ from typing import Any
 from textnuggets.errors import ConfigError, InputError
 from textnuggets.io.disk import make_folder
 from textnuggets.io.files import find_named, replacing
+from textnuggets.io.locks import writing
 
 SHIPPED = Path(__file__).parent.parent / "plans"
 PLACE = re.compile(r"\{([\w./-]+)\}")
@@ -110,8 +111,14 @@ def _fill(path: Path, text: str, places: dict[str, str]) -> str:
 
 def carry_out(steps: Sequence[Step], out: Path) -> Path:
     """Run the unfinished steps of a plan, write the report page, and return its path."""
+    make_folder(out / "done")
+    with writing(out):
+        _run_steps(steps, out)
+        return _write_report(out)
+
+
+def _run_steps(steps: Sequence[Step], out: Path) -> None:
     done = out / "done"
-    make_folder(done)
     for number, step in enumerate(steps, 1):
         mark = done / step.name.replace("/", "~")
         arguments_text = "\n".join(step.arguments)
@@ -140,6 +147,8 @@ def carry_out(steps: Sequence[Step], out: Path) -> Path:
         with replacing(mark) as temporary:
             temporary.write_text(arguments_text, encoding="utf-8")
 
+
+def _write_report(out: Path) -> Path:
     from textnuggets.report.page import make_report
 
     page = out / "report.html"

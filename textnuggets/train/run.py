@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from textnuggets.errors import CheckpointError, ConfigError, InputError, MissingExtraError
+from textnuggets.io.corpora import check_source
 from textnuggets.io.disk import make_folder
-from textnuggets.io.files import replacing
+from textnuggets.io.files import check_not_read, replacing
 from textnuggets.io.folders import recover_folders, remove_stale
 from textnuggets.io.locks import writing
 from textnuggets.train.recipe import Recipe
@@ -61,6 +62,7 @@ WITHOUT_EFFECT = {
     "save_total_limit",
     "weight_decay",
 }
+WRITTEN = ("recipe.toml", "metrics.jsonl", "best/**/*", "checkpoint-*/**/*")  # files that a run replaces
 DAY = 86_400  # seconds
 SCHEDULES = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cosine"}
 
@@ -85,6 +87,7 @@ def train(recipe: Recipe, out: str | Path, resume: bool = False) -> Path:
             f"{arguments.n_gpu} GPUs need one process each: use torchrun --nproc-per-node {arguments.n_gpu} -m "
             f"textnuggets train ..., or CUDA_VISIBLE_DEVICES=0 for a single GPU."
         )
+    _check_not_read(recipe, out)
     make_folder(out)
     with writing(out) if report.is_main else nullcontext():  # the main process writes for all
         return _train(recipe, out, arguments, resume, report)
@@ -124,6 +127,15 @@ def _train(recipe: Recipe, out: Path, arguments: TrainingArguments, resume: bool
             f"{out}: no model was saved, because the dev loss was never finite or the disk is full."
         )
     return out / "best"
+
+
+def _check_not_read(recipe: Recipe, out: Path) -> None:
+    """Raise InputError if the run would replace a corpus or model that it reads."""
+    corpora = [
+        file for source in (*recipe.data.train, *recipe.data.dev) for file in check_source(source) or ()
+    ]
+    written = [path for pattern in WRITTEN for path in out.glob(pattern)]
+    check_not_read(written, [*corpora, recipe.model.backbone, recipe.model.start, recipe.objective.teacher])
 
 
 def _open_run(recipe: Recipe, out: Path, resume: bool, report: Report) -> Path | None:
