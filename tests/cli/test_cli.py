@@ -11,8 +11,10 @@ import time
 
 import pandas as pd
 import pytest
+import torch
 
 from tests.tiny import CORPUS
+from textnuggets import load, load_nuggets, save_nuggets
 from textnuggets.errors import InputError
 
 
@@ -247,6 +249,31 @@ def test_decoding_nuggets_of_a_model_without_decoder_names_the_model_and_the_fix
     assert "was encoded by the model 'search', which has no decoder" in line
     assert "--model reconstruct" in line
     assert not list(tmp_path.glob("back*"))
+
+
+def test_nuggets_of_another_model_are_decoded_only_if_forced(run, texts, tmp_path, copier_folder):
+    out, other = tmp_path / "out.parquet", tmp_path / "other"
+    assert run("encode", texts, "-o", out, "--model", copier_folder).returncode == 0
+    model = load(copier_folder)
+    assert load_nuggets(out, model)[0] == list("12345")
+    torch.nn.init.ones_(model.scorer.out.weight)
+    model.save_pretrained(other)
+    line = error_of(run("reconstruct", out, "--model", other))
+    assert f"{out} was encoded by the model {copier_folder!r} with weights" in line
+    assert line.endswith("use the model that encoded it, or --force to decode them all the same.")
+    with pytest.raises(InputError, match="use the model that encoded it"):
+        load_nuggets(out, model)
+    forced = run("reconstruct", out, "--model", other, "--force")
+    assert forced.returncode == 0
+    assert len(forced.stdout.splitlines()) == len(CORPUS)
+
+
+def test_nuggets_of_an_unknown_model_are_decoded_by_the_given_one(run, tmp_path, copier, copier_folder):
+    out = tmp_path / "out.parquet"
+    save_nuggets(out, copier.encode(CORPUS))
+    back = run("reconstruct", out, "--model", copier_folder)
+    assert [json.loads(line)["text"] for line in back.stdout.splitlines()] == CORPUS
+    assert "does not record the model" in error_of(run("reconstruct", out))
 
 
 def test_a_fidelity_uses_the_model_with_a_decoder_by_default(run, texts, tmp_path, monkeypatch):

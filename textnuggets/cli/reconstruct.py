@@ -45,6 +45,9 @@ def reconstruct(
         float | None,
         typer.Option(help="Add to every line the words with a probability below this, such as 0.5."),
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Decode nuggets that another model encoded.")
+    ] = False,
 ) -> None:
     """Decode nuggets back into texts, as JSON lines with 'id' and 'text'."""
     if doubtful is not None and not 0 < doubtful <= 1:
@@ -52,7 +55,7 @@ def reconstruct(
     from textnuggets.analysis.bleu import Bleu
     from textnuggets.io.files import check_output, find_target
     from textnuggets.io.progress import Progress
-    from textnuggets.model.parquet import iter_nuggets, read_metadata
+    from textnuggets.model.parquet import check_encoder, iter_nuggets, read_metadata
     from textnuggets.model.reconstruction import Reconstruction
 
     name = model or read_metadata(nuggets).get("model")
@@ -70,6 +73,13 @@ def reconstruct(
             f"{nuggets} was encoded by the model {name!r}, which" if model is None else f"the model {name!r}"
         )
         raise BackboneError(f"{subject} has no decoder: encode the texts with --model reconstruct.")
+    if not force:
+        try:
+            check_encoder(nuggets, loaded)
+        except InputError as error:
+            raise InputError(
+                f"{str(error).removesuffix('.')}, or --force to decode them all the same."
+            ) from error
     pairs: list[tuple[str, str]] = []
     rows = iter_nuggets(nuggets)
     with _writer(out) as write, Progress("reconstruct") as progress:
