@@ -159,7 +159,7 @@ def test_a_missing_or_invalid_model_is_a_one_line_error(run, texts, tmp_path, co
     assert f"cannot load '{tmp_path}/nothing': no such folder." in error_of(failed)
     (tmp_path / "empty").mkdir()
     assert "contains no model" in error_of(run("encode", texts, "-o", out, "--model", tmp_path / "empty"))
-    assert "ratio must lie" in error_of(
+    assert "must be above 0 and at most 1, got 2" in error_of(
         run("encode", texts, "-o", out, "--model", copier_folder, "--ratio", "2")
     )
     assert not out.exists()
@@ -212,7 +212,7 @@ def test_line_breaks_come_back_through_a_file(run, tmp_path, copier_folder):
         assert 0 < word["probability"] < 1
     assert "doubtful" not in json.loads(run("reconstruct", out).stdout)
     for share in (0, 1.5):
-        assert "--doubtful must be a probability" in error_of(run("reconstruct", out, "--doubtful", share))
+        assert "'--doubtful': must be above 0 and at most 1" in error_of(run("reconstruct", out, "--doubtful", share))
 
 
 def test_a_warning_is_one_plain_line(run, tmp_path, copier_folder):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 import warnings
+from itertools import pairwise
 from typing import Annotated, TextIO
 
 import typer
@@ -23,8 +25,9 @@ from textnuggets.cli.search import search
 from textnuggets.cli.serve import serve
 from textnuggets.cli.train import train
 from textnuggets.cli.trim import trim
-from textnuggets.errors import TextnuggetsError, TextnuggetsWarning
+from textnuggets.errors import InputError, TextnuggetsError, TextnuggetsWarning
 
+EMPTY_OPTION = re.compile(r"--[\w-]+=")
 app = typer.Typer(
     name="textnuggets",
     add_completion=False,
@@ -69,6 +72,7 @@ def main() -> None:
     if len(sys.argv) == 1:
         sys.argv.append("--help")
     try:
+        _check_not_empty(sys.argv[1:])
         with warnings.catch_warnings():
             warnings.simplefilter("default", TextnuggetsWarning)
             warnings.showwarning = _show_warning
@@ -87,6 +91,14 @@ def main() -> None:
     except OSError as error:  # such as a full disk or a missing permission
         _fail(str(error), 1)
     sys.exit(code)
+
+
+def _check_not_empty(arguments: list[str]) -> None:
+    """Raise InputError if an argument is empty: as a path, it would be the current folder."""
+    for before, argument in pairwise(["textnuggets", *arguments]):
+        if argument == "" or EMPTY_OPTION.fullmatch(argument):
+            place = repr(argument) if argument else f"the argument after {before!r}"
+            raise InputError(f"{place} is empty: is a variable unset?")
 
 
 def _show_warning(

@@ -13,7 +13,7 @@ from typing import IO, Annotated
 
 import typer
 
-from textnuggets.cli.options import BatchSize, load_model
+from textnuggets.cli.options import MOST_BEAMS, BatchSize, check_share, load_model
 from textnuggets.errors import BackboneError, InputError
 
 ROWS = 256  # rows decoded before they are written
@@ -39,19 +39,22 @@ def reconstruct(
         str | None,
         typer.Option(help="Original texts, matched by id; adds BLEU and exact match to every line."),
     ] = None,
-    beams: Annotated[int, typer.Option(min=1, help="Beam width; 1 is greedy and fastest.")] = 5,
+    beams: Annotated[
+        int, typer.Option(min=1, max=MOST_BEAMS, help="Beam width; 1 is greedy and fastest.")
+    ] = 5,
     batch_size: BatchSize = 16,
     doubtful: Annotated[
         float | None,
-        typer.Option(help="Add to every line the words with a probability below this, such as 0.5."),
+        typer.Option(
+            callback=check_share,
+            help="Add to every line the words with a probability below this, such as 0.5.",
+        ),
     ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Decode nuggets that another model encoded.")
     ] = False,
 ) -> None:
     """Decode nuggets back into texts, as JSON lines with 'id' and 'text'."""
-    if doubtful is not None and not 0 < doubtful <= 1:
-        raise InputError(f"--doubtful must be a probability in (0, 1], got {doubtful}.")
     from textnuggets.analysis.bleu import Bleu
     from textnuggets.io.files import check_output, find_target
     from textnuggets.io.progress import Progress

@@ -33,6 +33,7 @@ MESSAGES = {
     "less_than_equal": "must be at most {le:.12g}",
     "list_type": "must be a list",
     "literal_error": "must be one of {expected}",
+    "string_too_short": "must not be empty",
     "string_type": "must be a string",
     "too_long": "must have {max_length} values",
     "too_short": "must have {min_length} values",

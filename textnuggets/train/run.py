@@ -7,7 +7,9 @@ from contextlib import nullcontext
 from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
 
 from textnuggets.errors import CheckpointError, ConfigError, InputError, MissingExtraError
 from textnuggets.io.corpora import check_source
@@ -222,14 +224,7 @@ def make_objective(model: NuggetModel | NuggetLM, recipe: Recipe, train: Any, de
 def training_arguments(recipe: Recipe, out: Path) -> TrainingArguments:
     """Return the recipe as Hugging Face's TrainingArguments."""
     optimizer, report = recipe.optimizer, recipe.report
-    known = [item.name for item in fields(TrainingArguments)]
-    for key in recipe.trainer:
-        if key not in known:
-            near = get_close_matches(key, known, n=1)
-            raise ConfigError(
-                f"trainer.{key} is not a setting of TrainingArguments"
-                + (f": did you mean {near[0]!r}?" if near else ".")
-            )
+    chosen = _check_types(recipe.trainer)
     os.environ["TENSORBOARD_LOGGING_DIR"] = str(out / "tensorboard")
     ours: dict[str, Any] = {
         "output_dir": str(out),
@@ -264,11 +259,36 @@ def training_arguments(recipe: Recipe, out: Path) -> TrainingArguments:
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
             # Without a backend, each process started by torchrun would train its own model.
             on_cpu["ddp_backend"] = "gloo"
-    if clash := sorted((ours.keys() | WITHOUT_EFFECT) & recipe.trainer.keys()):
+    if clash := sorted((ours.keys() | WITHOUT_EFFECT) & chosen.keys()):
         raise ConfigError(
             f"trainer.{clash[0]} cannot be set: it is determined by the other tables of the recipe."
         )
     try:
-        return TrainingArguments(**ours, **{**on_cpu, **recipe.trainer})
-    except (ValueError, TypeError, ImportError) as error:
-        raise ConfigError(f"Hugging Face's TrainingArguments: {str(error).splitlines()[0]}") from error
+        arguments = TrainingArguments(**ours, **{**on_cpu, **chosen})
+    except Exception as error:  # whatever it is, a setting caused it
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ConfigError(f"Hugging Face's TrainingArguments: {reason}") from error
+    if arguments.fsdp and arguments.world_size == 1:
+        raise ConfigError(
+            "trainer.fsdp needs several processes: use torchrun --nproc-per-node N -m textnuggets train ..."
+        )
+    return arguments
+
+
+def _check_types(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings of TrainingArguments converted to its types, which it does not check itself."""
+    kinds = get_type_hints(TrainingArguments)
+    known = [item.name for item in fields(TrainingArguments)]
+    converted = {}
+    for key, value in settings.items():
+        if key not in known:
+            near = get_close_matches(key, known, n=1)
+            raise ConfigError(
+                f"trainer.{key} is not a setting of TrainingArguments"
+                + (f": did you mean {near[0]!r}?" if near else ".")
+            )
+        try:
+            converted[key] = TypeAdapter(kinds[key]).validate_python(value)
+        except ValidationError as error:
+            raise ConfigError(f"trainer.{key}: {error.errors()[0]['msg']}, got {value!r}.") from error
+    return converted
