@@ -33,7 +33,9 @@ def numeric_options() -> Iterator[tuple[tuple[str, ...], str, type]]:
             kinds = {kind, *get_args(kind)} & {int, float}
             if kinds:
                 # Within Annotated, typer takes the first name for the default.
-                option = setting.default if isinstance(setting.default, str) else f"--{name.replace('_', '-')}"
+                option = (
+                    setting.default if isinstance(setting.default, str) else f"--{name.replace('_', '-')}"
+                )
                 yield tuple(needed), option, kinds.pop()
 
 
@@ -59,7 +61,14 @@ def test_numbers_out_of_bounds_are_refused(run, line, option, kind):
 def test_the_bounds_are_named(run):
     for arguments, message in {
         ("reconstruct", "a.parquet", "--beams", "999"): "100",
-        ("encode", "a.txt", "-o", "b", "--ratio", "nan"): "'--ratio': must be above 0 and at most 1, got nan.",
+        (
+            "encode",
+            "a.txt",
+            "-o",
+            "b",
+            "--ratio",
+            "nan",
+        ): "'--ratio': must be above 0 and at most 1, got nan.",
         ("lm", "generate", "lm", "--prompt", "-", "--sample", "--temperature", "inf"): (
             "'--temperature': must be at least 0.01 and at most 100, got inf."
         ),
@@ -69,7 +78,14 @@ def test_the_bounds_are_named(run):
         ("evaluate", "reconstruction", "m", "a.txt", "-o", "b", "--ratios", "0.1,nan"): (
             "--ratios must be at least 0 and at most 1, got nan."
         ),
-        ("lm", "evaluate", "lm", "a.txt", "--history", "-1"): "--history must be at least 0 and at most 10,000",
+        (
+            "lm",
+            "evaluate",
+            "lm",
+            "a.txt",
+            "--history",
+            "-1",
+        ): "--history must be at least 0 and at most 10,000",
     }.items():
         refused = run(*arguments)
         assert refused.returncode == 2

@@ -212,7 +212,9 @@ def test_line_breaks_come_back_through_a_file(run, tmp_path, copier_folder):
         assert 0 < word["probability"] < 1
     assert "doubtful" not in json.loads(run("reconstruct", out).stdout)
     for share in (0, 1.5):
-        assert "'--doubtful': must be above 0 and at most 1" in error_of(run("reconstruct", out, "--doubtful", share))
+        assert "'--doubtful': must be above 0 and at most 1" in error_of(
+            run("reconstruct", out, "--doubtful", share)
+        )
 
 
 def test_a_warning_is_one_plain_line(run, tmp_path, copier_folder):

@@ -22,7 +22,7 @@ from textnuggets.config import check_ratio
 from textnuggets.errors import ConfigError, InputError, TextnuggetsWarning
 from textnuggets.io.disk import follow_link, make_folder
 from textnuggets.io.documents import Document
-from textnuggets.io.files import check_output, replacing
+from textnuggets.io.files import check_output, read_json_object, replacing
 from textnuggets.io.folders import remove_folder, remove_stale
 from textnuggets.io.hashing import short_digest
 from textnuggets.io.locks import writing
@@ -182,9 +182,9 @@ def _open_folder(folder: Path, settings: dict[str, Any], resume: bool) -> list[P
         )
     if parts:
         try:
-            started = json.loads(note.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise InputError(f"{note} cannot be read ({error}): delete {folder} to start over.") from error
+            started = read_json_object(note)
+        except InputError as error:
+            raise InputError(f"{error} Delete {folder} to start over.") from error
         _compare(started, settings, f"{folder} was started")
     else:
         if folder.exists() and not folder.is_dir():

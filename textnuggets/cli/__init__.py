@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import sys
 import warnings
 from itertools import pairwise
+from pathlib import Path
 from typing import Annotated, TextIO
 
 import typer
@@ -66,6 +68,9 @@ def _root(
 
 def main() -> None:
     """Run the command line: print errors and warnings as one line on standard error; exit with 2 on bad input."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the shell, as by >&-
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115  open until the end
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # texts are UTF-8 in every locale
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
@@ -83,6 +88,9 @@ def main() -> None:
         _fail(error.format_message(), 2)
     except TextnuggetsError as error:
         _fail(str(error), 2)
+    except UnicodeEncodeError as error:  # a path in a locale that cannot express it
+        shown = error.object.encode("utf-8", "backslashreplace").decode()
+        _fail(f"{shown!r} is not valid Unicode in this locale: set PYTHONUTF8=1, or rename it.", 2)
     except KeyboardInterrupt:
         _fail("interrupted.", 130)
     except BrokenPipeError:  # the reader of a pipe, such as `head`, has closed it

@@ -210,9 +210,10 @@ def similarity(
 
     task = read_task(folder, seed, meaning, lowercase).head(queries)
 
-    from textnuggets.evaluate.provenance import read_results, write_results
+    from textnuggets.evaluate.provenance import write_results
     from textnuggets.evaluate.similarity import evaluate_similarity, to_markdown
     from textnuggets.io.disk import make_folder
+    from textnuggets.io.files import read_json_object
     from textnuggets.io.locks import writing
     from textnuggets.report.figures import draw_similarity
 
@@ -220,7 +221,7 @@ def similarity(
     path = out / "similarity.json"
     make_folder(out)
     with writing(path):
-        earlier = read_results(path) if resume and path.is_file() else None
+        earlier = read_json_object(path) if resume and path.is_file() else None
         keep = partial(write_results, path)
         results = evaluate_similarity(systems, task, similarity, query_ratio, baseline, seed, earlier, keep)
         _write_files(out, "similarity", results, to_markdown(results), {"": draw_similarity(results)})

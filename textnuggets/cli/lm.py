@@ -178,10 +178,10 @@ def generate(
 
 
 def _read(path: Path) -> str:
-    from textnuggets.io.documents import decode_utf8
+    from textnuggets.io.documents import decode_utf8, standard_input
 
     if str(path) == "-":
-        return decode_utf8(sys.stdin.buffer.read())
+        return decode_utf8(standard_input().read())
     if not path.is_file():
         raise InputError(f"{path}: no such file.")
     try:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import stat
 import sys
+import tomllib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO
+from typing import IO, Any
 
 from textnuggets.errors import ConfigError, InputError
 from textnuggets.io.disk import follow_link, rename, sync_file
@@ -96,11 +98,35 @@ def describe(path: Path) -> list[int | str]:
     return [path.stat().st_size, digest_files(path)]
 
 
+def read_json_object(path: Path) -> dict[str, Any]:
+    """Return the object in a JSON file; raise InputError if it has none."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not JSON ({error}).") from error
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: expected a JSON object, got {type(content).__name__}.")
+    return content
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return the tables of a TOML file; raise ConfigError if it cannot be read."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}).") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: cannot be read ({error}).") from error
+    except (ValueError, RecursionError) as error:  # also an integer of too many digits
+        raise ConfigError(f"{path}: invalid TOML: {error}.") from error
+
+
 def find_named(name: str, shipped: Path, what: str) -> Path:
     """Return the path of a TOML file, given as a path or as the name of a file in the folder `shipped`."""
     path = Path(name)
-    if path.suffix == ".toml" or path.is_file():
-        return path
+    with suppress(OSError):  # such as a name that is too long
+        if path.suffix == ".toml" or path.is_file():
+            return path
     known = {file.stem: file for file in shipped.glob("*.toml")}
     if name not in known:
         raise ConfigError(f"no {what} {name!r}: name a .toml file, or one of {', '.join(sorted(known))}.")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
-from textnuggets.errors import CheckpointError, ConfigError, InputError, MissingExtraError
+from textnuggets.errors import CheckpointError, ConfigError, InputError, MissingExtraError, TextnuggetsError
 from textnuggets.io.corpora import check_source
 from textnuggets.io.disk import make_folder
 from textnuggets.io.files import check_not_read, replacing
@@ -112,14 +114,14 @@ def _train(recipe: Recipe, out: Path, arguments: TrainingArguments, resume: bool
             report.say(f"{name}: {corpus}")
         objective = make_objective(model, recipe, *corpora)
     report.accuracy = objective.accuracy
-    trainer = NuggetTrainer(model, recipe, arguments, objective, report)
     stop = StopGently(report)
-    trainer.remove_callback(PrinterCallback)
-    trainer.add_callback(stop)
     if checkpoint is not None:
         report.load_state(checkpoint / STATE, recipe)
         report.say(f"resuming from {checkpoint}")
-    with stop.watching():
+    with stop.watching(), _blaming_settings(recipe, report):
+        trainer = NuggetTrainer(model, recipe, arguments, objective, report)
+        trainer.remove_callback(PrinterCallback)
+        trainer.add_callback(stop)
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     report.close()
     if stop.stopped:
@@ -129,6 +131,21 @@ def _train(recipe: Recipe, out: Path, arguments: TrainingArguments, resume: bool
             f"{out}: no model was saved, because the dev loss was never finite or the disk is full."
         )
     return out / "best"
+
+
+@contextmanager
+def _blaming_settings(recipe: Recipe, report: Report) -> Iterator[None]:
+    """Raise ConfigError for whatever the table `trainer` makes Hugging Face's Trainer raise before the first batch."""
+    try:
+        yield
+    except (TextnuggetsError, OSError):
+        raise
+    except Exception as error:
+        if not recipe.trainer or report.has_counted:
+            raise
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        settings = ", ".join(f"trainer.{key}" for key in recipe.trainer)
+        raise ConfigError(f"Hugging Face's Trainer does not start with {settings}: {reason}") from error
 
 
 def _check_not_read(recipe: Recipe, out: Path) -> None:
@@ -265,6 +282,7 @@ def training_arguments(recipe: Recipe, out: Path) -> TrainingArguments:
         )
     try:
         arguments = TrainingArguments(**ours, **{**on_cpu, **chosen})
+        arguments.get_process_log_level()
     except Exception as error:  # whatever it is, a setting caused it
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ConfigError(f"Hugging Face's TrainingArguments: {reason}") from error
@@ -288,6 +306,8 @@ def _check_types(settings: dict[str, Any]) -> dict[str, Any]:
                 + (f": did you mean {near[0]!r}?" if near else ".")
             )
         try:
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ConfigError(f"trainer.{key} must be a finite number, got {value!r}.")
             converted[key] = TypeAdapter(kinds[key]).validate_python(value)
         except ValidationError as error:
             raise ConfigError(f"trainer.{key}: {error.errors()[0]['msg']}, got {value!r}.") from error
