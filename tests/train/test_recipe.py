@@ -6,16 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.train.setting import make_setting
 from textnuggets.errors import ConfigError, InputError
 from textnuggets.train.recipe_io import SHIPPED, describe_keys, find_recipe, read_recipe
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
-
-
-@pytest.fixture(scope="module")
-def recipe(tmp_path_factory):
-    return make_setting(tmp_path_factory.mktemp("recipe"))
 
 
 @pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.toml")), ids=lambda path: path.stem)

@@ -215,7 +215,9 @@ def read_corpus(model: NuggetModel | NuggetLM, recipe: Recipe, sources: list[str
 
     if has_queries(sources):
         if model.selector.needs_sentence_ends:
-            raise ConfigError(f"pairs of queries and documents cannot train the selector {model.selector.name!r}.")
+            raise ConfigError(
+                f"pairs of queries and documents cannot train the selector {model.selector.name!r}."
+            )
         return load_pairs(sources, model.tokenizer, recipe.data.max_tokens)
     corpus = load_corpus(sources, recipe.packing, tokenizers_of(model, recipe.packing))
     return ArticlePairs(corpus, model.tokenizer.all_special_ids)
