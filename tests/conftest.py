@@ -65,9 +65,10 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     """Run the command line in this process, because importing torch in a new one takes seconds."""
     from textnuggets.cli import main
 
-    def run(*arguments: object, stdin: str = "") -> Finished:
+    def run(*arguments: object, stdin: str | None = "") -> Finished:
         monkeypatch.setattr(sys, "argv", ["textnuggets", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        stream = None if stdin is None else io.TextIOWrapper(io.BytesIO(stdin.encode()))
+        monkeypatch.setattr(sys, "stdin", stream)  # None if it is closed, as in Python
         with pytest.raises(SystemExit) as ended:
             main()
         out, err = capsys.readouterr()

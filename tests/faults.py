@@ -13,7 +13,7 @@ import pytest
 
 from textnuggets.io.folders import is_temporary
 
-UNSYNCED = (".lock", ".unfinished")  # names that hold nothing that must be kept
+UNSYNCED = (".lock", ".unfinished")  # ends of names that hold nothing that must be kept
 CHANGES = ("mkdir", "rename", "replace", "link", "symlink", "unlink", "remove", "rmdir")
 
 
@@ -118,7 +118,7 @@ class Synced:
         return [
             str(path)
             for path in (root, *root.rglob("*"))
-            if not re.search(ignore, str(path)) and not self._has(path)
+            if not (path.name.endswith(UNSYNCED) or re.search(ignore, str(path)) or self._has(path))
         ]
 
     def note_sync(self, descriptor: int) -> None:
@@ -145,7 +145,11 @@ class Synced:
 
 def _state(path: Path) -> set[str] | tuple[int, int]:
     if path.is_dir():
-        return {item.name for item in path.iterdir() if not is_temporary(item) and item.name not in UNSYNCED}
+        return {
+            item.name
+            for item in path.iterdir()
+            if not is_temporary(item) and not item.name.endswith(UNSYNCED)
+        }
     found = path.stat()
     return found.st_size, found.st_mtime_ns
 

@@ -11,8 +11,10 @@ import time
 
 import pandas as pd
 import pytest
+import torch
 
 from tests.tiny import CORPUS
+from textnuggets import load, load_nuggets, save_nuggets
 from textnuggets.errors import InputError
 
 
@@ -157,7 +159,7 @@ def test_a_missing_or_invalid_model_is_a_one_line_error(run, texts, tmp_path, co
     assert f"cannot load '{tmp_path}/nothing': no such folder." in error_of(failed)
     (tmp_path / "empty").mkdir()
     assert "contains no model" in error_of(run("encode", texts, "-o", out, "--model", tmp_path / "empty"))
-    assert "ratio must lie" in error_of(
+    assert "must be above 0 and at most 1, got 2" in error_of(
         run("encode", texts, "-o", out, "--model", copier_folder, "--ratio", "2")
     )
     assert not out.exists()
@@ -210,7 +212,9 @@ def test_line_breaks_come_back_through_a_file(run, tmp_path, copier_folder):
         assert 0 < word["probability"] < 1
     assert "doubtful" not in json.loads(run("reconstruct", out).stdout)
     for share in (0, 1.5):
-        assert "--doubtful must be a probability" in error_of(run("reconstruct", out, "--doubtful", share))
+        assert "'--doubtful': must be above 0 and at most 1" in error_of(
+            run("reconstruct", out, "--doubtful", share)
+        )
 
 
 def test_a_warning_is_one_plain_line(run, tmp_path, copier_folder):
@@ -247,6 +251,31 @@ def test_decoding_nuggets_of_a_model_without_decoder_names_the_model_and_the_fix
     assert "was encoded by the model 'search', which has no decoder" in line
     assert "--model reconstruct" in line
     assert not list(tmp_path.glob("back*"))
+
+
+def test_nuggets_of_another_model_are_decoded_only_if_forced(run, texts, tmp_path, copier_folder):
+    out, other = tmp_path / "out.parquet", tmp_path / "other"
+    assert run("encode", texts, "-o", out, "--model", copier_folder).returncode == 0
+    model = load(copier_folder)
+    assert load_nuggets(out, model)[0] == list("12345")
+    torch.nn.init.ones_(model.scorer.out.weight)
+    model.save_pretrained(other)
+    line = error_of(run("reconstruct", out, "--model", other))
+    assert f"{out} was encoded by the model {copier_folder!r} with weights" in line
+    assert line.endswith("use the model that encoded it, or --force to decode them all the same.")
+    with pytest.raises(InputError, match="use the model that encoded it"):
+        load_nuggets(out, model)
+    forced = run("reconstruct", out, "--model", other, "--force")
+    assert forced.returncode == 0
+    assert len(forced.stdout.splitlines()) == len(CORPUS)
+
+
+def test_nuggets_of_an_unknown_model_are_decoded_by_the_given_one(run, tmp_path, copier, copier_folder):
+    out = tmp_path / "out.parquet"
+    save_nuggets(out, copier.encode(CORPUS))
+    back = run("reconstruct", out, "--model", copier_folder)
+    assert [json.loads(line)["text"] for line in back.stdout.splitlines()] == CORPUS
+    assert "does not record the model" in error_of(run("reconstruct", out))
 
 
 def test_a_fidelity_uses_the_model_with_a_decoder_by_default(run, texts, tmp_path, monkeypatch):

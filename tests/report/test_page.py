@@ -17,6 +17,41 @@ MODEL |= {"selector": "learned", "residual": "add"}
 ABOUT = {"model": MODEL, "data": [{"source": "dev.txt"}], "seed": 0, "versions": {"torch": "2"}}
 
 
+def test_results_of_another_shape_are_named(tmp_path):
+    """Every value is replaced by one of another type in turn; the report is made, or the file is named."""
+    refused = []
+    curve = reconstruction(a=90.0, b=96.0, c=96.5)
+    for results, values in ((preferences(), (None, "x", [], {}, -1, float("nan"))), (curve, (None, "x"))):
+        for keys in list(paths_of(results)):
+            for wrong in values:
+                changed = replace(results, keys, wrong)
+                (tmp_path / "results.json").write_text(json.dumps(changed))
+                try:
+                    make_report(tmp_path)
+                except InputError as error:
+                    refused.append(str(error))
+    assert len(refused) > 100
+    assert all("results.json: not results of" in line or "no results found" in line for line in refused)
+
+
+def paths_of(value, path=()):
+    """Yield the keys that lead to every value within a value."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield (*path, key)
+        yield from paths_of(inner, (*path, key))
+
+
+def replace(value, path, new):
+    """Return a copy of a value with one part replaced."""
+    changed = json.loads(json.dumps(value))
+    inner = changed
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = new
+    return changed
+
+
 def group(name, in_text, of_nuggets):
     share = of_nuggets / in_text if in_text else None
     return {"group": name, "share_in_text": in_text, "share_of_nuggets": of_nuggets, "preference": share}

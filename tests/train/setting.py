@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 from tests.tiny import CONFIGS, CORPUS, tiny_model, tiny_tokenizer
@@ -59,3 +62,21 @@ def read_metrics(run: Path) -> list[dict]:
 def losses(run: Path) -> dict[int, float]:
     """Return the training loss of every step."""
     return {record["step"]: record["loss"] for record in read_metrics(run) if "loss" in record}
+
+
+def command(*arguments: object, launcher: tuple[str, ...] = ()) -> list[str]:
+    """Return the command line of a run in another process."""
+    return [sys.executable, *launcher, "-m", "textnuggets", "train", *map(str, arguments)]
+
+
+def run_command(*arguments: object, launcher: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    """Train in another process."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        command(*arguments, launcher=launcher),
+        capture_output=True,
+        encoding="utf-8",
+        env=environment,
+        timeout=300,
+        check=False,
+    )

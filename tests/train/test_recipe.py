@@ -6,16 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.train.setting import make_setting
 from textnuggets.errors import ConfigError, InputError
 from textnuggets.train.recipe_io import SHIPPED, describe_keys, find_recipe, read_recipe
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
-
-
-@pytest.fixture(scope="module")
-def recipe(tmp_path_factory):
-    return make_setting(tmp_path_factory.mktemp("recipe"))
 
 
 @pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.toml")), ids=lambda path: path.stem)
@@ -58,6 +52,11 @@ def test_the_recipes_of_the_paper_have_its_settings():
         ("optimiser.lr=3", "--set optimiser.lr=3: unknown key 'optimiser': did you mean 'optimizer'?"),
         ("optimizer.clip=true", "optimizer.clip must be a number, got True"),
         ("optimizer.clip=inf", "optimizer.clip must be a finite number, got inf"),
+        ("optimizer.lr=nan", "optimizer.lr must be a finite number, got nan"),
+        ("optimizer.lr=1979-05-27", "optimizer.lr must be a number"),
+        ("model.start=''", "model.start must not be empty"),
+        ("data.cache=''", "data.cache must not be empty"),
+        (f"optimizer.lr={'[' * 9999}", "optimizer.lr must be a number"),
         ("optimizer.lr='1e-3'", "optimizer.lr must be a number, got '1e-3'"),
         ("optimizer.lr_scale={scorer = -1}", "optimizer.lr_scale.scorer must be at least 0, got -1"),
         ("seed=4294967296", "seed must be below 4294967296"),
@@ -86,6 +85,36 @@ def test_an_invalid_setting_is_named(recipe, change, words):
 def test_a_missing_corpus_is_an_error_before_training(recipe):
     with pytest.raises(InputError, match=r"nowhere\.txt: no such file"):
         read_recipe(recipe, ["data.dev=['nowhere.txt']"])
+    with pytest.raises(InputError, match="the name of a corpus is empty"):
+        read_recipe(recipe, ["data.dev=['']"])
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("trainer.fsdp='full_shard'", "trainer.fsdp needs several processes: use torchrun"),
+        ("trainer.accelerator_config=1", "trainer.accelerator_config: "),  # would be opened as a descriptor
+        ("trainer.dataloader_num_workers=many", "trainer.dataloader_num_workers: "),
+        ("trainer.neftune_noise_alpha=nan", "trainer.neftune_noise_alpha must be a finite number, got nan"),
+        ("trainer.log_level=loud", "Hugging Face's TrainingArguments: "),
+        ("trainer.dataloader_num_worker=1", "did you mean 'dataloader_num_workers'"),
+    ],
+)
+def test_an_invalid_setting_of_the_trainer_is_one_line(recipe, run, tmp_path, change, words):
+    refused = run("train", recipe, "-o", tmp_path / "run", "--set", change)
+    assert refused.returncode == 2
+    assert words in refused.stderr
+    assert refused.stderr.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("change", ["trainer.dataloader_num_workers=-1", "trainer.lr_scheduler_kwargs={a=1}"])
+def test_a_setting_that_only_the_trainer_refuses_is_one_line(recipe, run, tmp_path, change):
+    refused = run("train", recipe, "-o", tmp_path / "run", "--set", change)
+    assert refused.returncode == 2
+    *_, line = refused.stderr.splitlines()
+    assert line.startswith(f"error: Hugging Face's Trainer does not start with {change.partition('=')[0]}: ")
+    assert "Traceback" not in refused.stderr
 
 
 def test_invalid_toml_is_named_with_its_line(tmp_path):
@@ -94,8 +123,9 @@ def test_invalid_toml_is_named_with_its_line(tmp_path):
         read_recipe(tmp_path / "bad.toml")
     with pytest.raises(ConfigError, match="cannot be read"):
         read_recipe(tmp_path / "none.toml")
-    with pytest.raises(ConfigError, match=r"one of .*paper-autoencode"):
-        find_recipe("paper-autoencod")
+    for name in ("paper-autoencod", "x" * 5000):
+        with pytest.raises(ConfigError, match=r"one of .*paper-autoencode"):
+            find_recipe(name)
 
 
 def test_changes_are_toml_values_or_bare_strings(recipe):

@@ -1,6 +1,6 @@
 """Encoding of many texts into one Parquet file, in constant memory and resumable.
 
-Finished parts are written atomically to `OUT.partial/`; the last step joins them into OUT.
+Finished parts are written atomically to `OUT.partial/`; the last step joins them into OUT. OUT is locked meanwhile.
 Batches never span two parts, so a resumed run computes exactly the same as an uninterrupted one.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -22,14 +22,16 @@ from textnuggets.config import check_ratio
 from textnuggets.errors import ConfigError, InputError, TextnuggetsWarning
 from textnuggets.io.disk import follow_link, make_folder
 from textnuggets.io.documents import Document
-from textnuggets.io.files import check_output, replacing
+from textnuggets.io.files import check_output, read_json_object, replacing
 from textnuggets.io.folders import remove_folder, remove_stale
 from textnuggets.io.hashing import short_digest
+from textnuggets.io.locks import writing
 from textnuggets.io.progress import Progress
 from textnuggets.model.coverage import Coverage, collecting
 from textnuggets.model.encoding import Budget, encode_stream
 from textnuggets.model.fingerprint import fingerprint
 from textnuggets.model.modeling import NuggetModel
+from textnuggets.model.nuggets import Nuggets
 from textnuggets.model.parquet import METADATA_KEY, nugget_schema, read_metadata, to_table, write_parquet
 
 PART_TEXTS = 1024
@@ -84,46 +86,71 @@ def encode_to_parquet(
     }
     counted = Coverage() if coverage is None else coverage
     schema = nugget_schema(model.dim, dtype, about, with_text, fidelity is not None)
+    # The last digits of a vector also depend on these settings, which the file does not store.
+    computed = {"batch_size": batch_size, "precision": str(model.dtype), "device": model.device.type}
+
+    def encode(
+        texts: list[str], progress: Progress
+    ) -> tuple[list[Nuggets], list[tuple[float, float]] | None]:
+        """Return the nuggets of texts and, with a fidelity, the ratio and fidelity of each."""
+        if fidelity is None:
+            stream = encode_stream(
+                model, texts, Budget(ratio), batch_size, np.dtype(dtype), progress, counted
+            )
+            return list(stream), None
+        with collecting(counted):
+            faithful = encode_to_fidelity(model, texts, fidelity, batch_size, dtype, progress)
+        return [item.nuggets for item in faithful], [(item.ratio, item.fidelity) for item in faithful]
+
     check_output(out, stream=False)
     out = follow_link(out)
+    with writing(out):
+        rows = _write(iter(documents), out, schema, computed, resume, encode)
+    if coverage is None:
+        _warn(counted, out, fidelity)
+    return rows
+
+
+def _write(
+    stream: Iterator[Document],
+    out: Path,
+    schema: pa.Schema,
+    computed: dict[str, Any],
+    resume: bool,
+    encode: Callable[[list[str], Progress], tuple[list[Nuggets], list[tuple[float, float]] | None]],
+) -> int:
+    """Write the parts that are missing, join all parts into `out`, and return the number of rows."""
     folder = out.with_name(out.name + ".partial")
     for path in (out, folder):
         remove_stale(path.parent, path.name)
-    stream = iter(documents)
     if resume and not folder.exists() and out.exists():
-        rows = _finished_rows(out, schema, stream)
-        if coverage is None:
-            _warn(counted, out, fidelity)
-        return rows
-    # The last digits of a vector also depend on these settings, which the file does not store.
-    computed = {"batch_size": batch_size, "precision": str(model.dtype), "device": model.device.type}
+        return _finished_rows(out, schema, stream)
     parts = _open_folder(folder, {**_settings(schema), **computed}, resume)
     digests = _skip_done(stream, parts)
     with Progress("encode") as progress:
         progress.add(sum(pq.read_metadata(path).num_rows for path in parts))
         while part := list(islice(stream, PART_TEXTS)):
             texts = [document.text for document in part]
-            found = None
-            if fidelity is None:
-                stored = np.dtype(dtype)
-                nuggets = list(
-                    encode_stream(model, texts, Budget(ratio), batch_size, stored, progress, counted)
-                )
-            else:
-                with collecting(counted):
-                    faithful = encode_to_fidelity(model, texts, fidelity, batch_size, dtype, progress)
-                nuggets = [item.nuggets for item in faithful]
-                found = [(item.ratio, item.fidelity) for item in faithful]
+            nuggets, found = encode(texts, progress)
+            with_text = "text" in schema.names
             table = to_table([d.id for d in part], nuggets, schema, texts if with_text else None, found)
             digests.append(_digest(part))
             path = folder / _part_name(len(parts))
             write_parquet(path, _tag(schema, digests[-1:]), [table])
             parts.append(path)
-    rows = write_parquet(out, _tag(schema, digests), map(pq.read_table, parts))
+    rows = write_parquet(out, _tag(schema, digests), map(_read_part, parts, digests))
     remove_folder(folder)
-    if coverage is None:
-        _warn(counted, out, fidelity)
     return rows
+
+
+def _read_part(path: Path, digest: bytes) -> pa.Table:
+    """Return a part; raise InputError if it was not made from the texts with this digest."""
+    table = pq.read_table(path)
+    if table.schema.metadata.get(DIGEST_KEY) != digest:
+        raise InputError(
+            f"{path} holds other texts than this run wrote: delete {path.parent} and encode again."
+        )
+    return table
 
 
 def _warn(coverage: Coverage, out: Path, fidelity: float | None) -> None:
@@ -155,9 +182,9 @@ def _open_folder(folder: Path, settings: dict[str, Any], resume: bool) -> list[P
         )
     if parts:
         try:
-            started = json.loads(note.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise InputError(f"{note} cannot be read ({error}): delete {folder} to start over.") from error
+            started = read_json_object(note)
+        except InputError as error:
+            raise InputError(f"{error} Delete {folder} to start over.") from error
         _compare(started, settings, f"{folder} was started")
     else:
         if folder.exists() and not folder.is_dir():

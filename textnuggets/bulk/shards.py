@@ -21,6 +21,7 @@ from textnuggets.bulk.encode import encode_to_parquet
 from textnuggets.errors import InputError, MissingExtraError, TextnuggetsError, TextnuggetsWarning
 from textnuggets.io.disk import make_folder
 from textnuggets.io.documents import raise_bad_line, read_documents
+from textnuggets.io.files import check_not_read
 from textnuggets.io.progress import Progress
 from textnuggets.model.coverage import Coverage
 from textnuggets.model.fingerprint import lasting_name
@@ -97,6 +98,7 @@ def encode_shards(
         raise InputError(f"several shards would be written to {out / min(twice)}: rename them.")
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file: several shards need an output folder.")
+    check_not_read(outputs, [*shards, settings.model])
     make_folder(out)
     jobs = [
         {"shard": str(a.resolve()), "out": str(b.resolve())} for a, b in zip(shards, outputs, strict=True)

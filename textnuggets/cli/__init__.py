@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import io
+import os
+import re
 import sys
 import warnings
+from itertools import pairwise
+from pathlib import Path
 from typing import Annotated, TextIO
 
 import typer
@@ -23,8 +27,9 @@ from textnuggets.cli.search import search
 from textnuggets.cli.serve import serve
 from textnuggets.cli.train import train
 from textnuggets.cli.trim import trim
-from textnuggets.errors import TextnuggetsError, TextnuggetsWarning
+from textnuggets.errors import InputError, TextnuggetsError, TextnuggetsWarning
 
+EMPTY_OPTION = re.compile(r"--[\w-]+=")
 app = typer.Typer(
     name="textnuggets",
     add_completion=False,
@@ -63,12 +68,16 @@ def _root(
 
 def main() -> None:
     """Run the command line: print errors and warnings as one line on standard error; exit with 2 on bad input."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the shell, as by >&-
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115  open until the end
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # texts are UTF-8 in every locale
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     if len(sys.argv) == 1:
         sys.argv.append("--help")
     try:
+        _check_not_empty(sys.argv[1:])
         with warnings.catch_warnings():
             warnings.simplefilter("default", TextnuggetsWarning)
             warnings.showwarning = _show_warning
@@ -79,6 +88,9 @@ def main() -> None:
         _fail(error.format_message(), 2)
     except TextnuggetsError as error:
         _fail(str(error), 2)
+    except UnicodeEncodeError as error:  # a path in a locale that cannot express it
+        shown = error.object.encode("utf-8", "backslashreplace").decode()
+        _fail(f"{shown!r} is not valid Unicode in this locale: set PYTHONUTF8=1, or rename it.", 2)
     except KeyboardInterrupt:
         _fail("interrupted.", 130)
     except BrokenPipeError:  # the reader of a pipe, such as `head`, has closed it
@@ -87,6 +99,14 @@ def main() -> None:
     except OSError as error:  # such as a full disk or a missing permission
         _fail(str(error), 1)
     sys.exit(code)
+
+
+def _check_not_empty(arguments: list[str]) -> None:
+    """Raise InputError if an argument is empty: as a path, it would be the current folder."""
+    for before, argument in pairwise(["textnuggets", *arguments]):
+        if argument == "" or EMPTY_OPTION.fullmatch(argument):
+            place = repr(argument) if argument else f"the argument after {before!r}"
+            raise InputError(f"{place} is empty: is a variable unset?")
 
 
 def _show_warning(

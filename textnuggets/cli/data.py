@@ -8,13 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from textnuggets.cli.options import check_folder
+from textnuggets.cli.options import LARGEST, LARGEST_SEED, check_folder
 
 app = typer.Typer(rich_markup_mode=None)
 
+FILES = ("docs.txt", "task.jsonl", "about.json")
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for docs.txt, task.jsonl and about.json.")]
-Count = Annotated[int | None, typer.Option(min=1, help="Maximum number of questions.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of all random choices.")]
+Count = Annotated[int | None, typer.Option(min=1, max=LARGEST, help="Maximum number of questions.")]
+Seed = Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of all random choices.")]
 
 
 @app.callback()
@@ -32,7 +33,7 @@ def reranking(
     seed: Seed = 0,
 ) -> None:
     """Build a task of article leads, each with a section of the same article and 19 negatives by BM25."""
-    check_folder(out)
+    check_folder(out, FILES, articles)
 
     from textnuggets.evaluate.task_builders import build_reranking
 
@@ -44,11 +45,13 @@ def paraphrase(
     pairs: Annotated[list[str], typer.Argument(help="Sentence pairs: .tsv, or .jsonl with 'pairs'.")],
     out: Out,
     count: Count = None,
-    max_words: Annotated[int, typer.Option(min=8, help="Maximum number of words per document.")] = 256,
+    max_words: Annotated[
+        int, typer.Option(min=8, max=LARGEST, help="Maximum number of words per document.")
+    ] = 256,
     seed: Seed = 0,
 ) -> None:
     """Build a task of documents, each with its paraphrase and 19 negatives by BM25."""
-    check_folder(out)
+    check_folder(out, FILES, pairs)
 
     from textnuggets.evaluate.task_builders import build_paraphrase
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from textnuggets.cli.options import BatchSize, Model, Ratio, SkipBad, check_dtype, load_model
+from textnuggets.cli.options import BatchSize, Model, Ratio, SkipBad, check_dtype, check_share, load_model
 from textnuggets.errors import InputError
 
 
@@ -32,8 +32,9 @@ def encode(
     fidelity: Annotated[
         float | None,
         typer.Option(
+            callback=check_share,
             help="Instead of a ratio: use as many nuggets per text as needed to reconstruct it with this BLEU, such "
-            "as 0.95. Texts below it are counted at the end. The default model is then 'reconstruct'."
+            "as 0.95. Texts below it are counted at the end. The default model is then 'reconstruct'.",
         ),
     ] = None,
     with_text: Annotated[bool, typer.Option("--with-text", help="Also store the texts.")] = False,
@@ -45,7 +46,8 @@ def encode(
         str | None, typer.Option(help="Engine for several files: 'local' (default) or 'ray'.")
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="With ray: number of files encoded in parallel; 2 by default.")
+        int | None,
+        typer.Option(min=1, max=4096, help="With ray: number of files encoded in parallel; 2 by default."),
     ] = None,
     address: Annotated[
         str | None, typer.Option(help="With ray: address of a cluster; a local one is started by default.")
@@ -81,7 +83,7 @@ def encode(
         bad += 1
         print(f"skipped: {error}", file=sys.stderr)
 
-    check_output(out, texts, stream=False)
+    check_output(out, texts, model, stream=False)
     documents = read_documents(texts, report if skip_bad else raise_bad_line)
     loaded = load_model(model)
 

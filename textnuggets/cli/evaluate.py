@@ -6,12 +6,22 @@ Each writes DIR/QUESTION.json, a table QUESTION.md and figures QUESTION.png and 
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from textnuggets.cli.options import MODEL, check_folder, numbers, quiet_transformers
+from textnuggets.cli.options import (
+    LARGEST,
+    LARGEST_SEED,
+    MODEL,
+    MOST_BEAMS,
+    check_folder,
+    check_share,
+    numbers,
+    quiet_transformers,
+)
 from textnuggets.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,20 +29,27 @@ if TYPE_CHECKING:
 
 app = typer.Typer(rich_markup_mode=None)
 
+SHORTEST, LONGEST = 8, 1_000_000  # tokens of a document
 Model = Annotated[str, typer.Argument(help=f"{MODEL}.")]
 Data = Annotated[list[str], typer.Argument(help="Corpora, as for 'train'.")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for results, table and figure.")]
-Ratio = Annotated[float | None, typer.Option(help="Compression ratio; the model's own by default.")]
-Documents = Annotated[int, typer.Option(min=1, help="Number of documents drawn.")]
+Ratio = Annotated[
+    float | None, typer.Option(callback=check_share, help="Compression ratio; the model's own by default.")
+]
+Documents = Annotated[int, typer.Option(min=1, max=LARGEST, help="Number of documents drawn.")]
 MaxTokens = Annotated[
     str, typer.Option(help="Maximum number of tokens per document; one or more, such as 64,128.")
 ]
-OneMaxTokens = Annotated[int, typer.Option(min=8, help="Maximum number of tokens per document.")]
+OneMaxTokens = Annotated[
+    int, typer.Option(min=SHORTEST, max=LONGEST, help="Maximum number of tokens per document.")
+]
 Languages = Annotated[
     str,
     typer.Option(help="Language of the texts; source,target for a translation model, such as en,fr."),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of the sample of documents and of the bootstrap.")]
+Seed = Annotated[
+    int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the sample of documents and of the bootstrap.")
+]
 
 
 @app.callback()
@@ -48,15 +65,16 @@ def reconstruction(
     ratios: Annotated[
         str, typer.Option(help="Compression ratios; 0 is a single vector.")
     ] = "0,0.05,0.1,0.15,0.25,0.5",
-    beams: Annotated[int, typer.Option(min=1, help="Beam width; 5 in the paper.")] = 5,
+    beams: Annotated[int, typer.Option(min=1, max=MOST_BEAMS, help="Beam width; 5 in the paper.")] = 5,
     documents: Documents = 200,
     max_tokens: MaxTokens = "128",
     languages: Languages = "en",
     seed: Seed = 0,
 ) -> None:
     """Measure BLEU, exact match and token accuracy of texts decoded from their nuggets, by ratio."""
-    parsed, sizes = numbers("--ratios", ratios, float), numbers("--max-tokens", max_tokens, int)
-    loaded = _prepare(model, data, out, [ratio for ratio in parsed if ratio])
+    parsed = numbers("--ratios", ratios, float, 0, 1)
+    sizes = numbers("--max-tokens", max_tokens, int, SHORTEST, LONGEST)
+    loaded = _prepare("reconstruction", model, data, out)
 
     from textnuggets.evaluate.reconstruction import evaluate_reconstruction, to_markdown
     from textnuggets.evaluate.sample import Sample
@@ -84,7 +102,7 @@ def preferences(
     seed: Seed = 0,
 ) -> None:
     """Measure which tokens become nuggets, compared with how often they occur."""
-    loaded = _prepare(model, data, out, [] if ratio is None else [ratio])
+    loaded = _prepare("preferences", model, data, out)
 
     from textnuggets.evaluate.preferences import evaluate_preferences, to_markdown
     from textnuggets.evaluate.sample import Sample
@@ -106,8 +124,8 @@ def probing(
     seed: Seed = 0,
 ) -> None:
     """Measure what a nugget encodes: the probability gain of the text when only it is exposed."""
-    sizes = numbers("--max-tokens", max_tokens, int)
-    loaded = _prepare(model, data, out, [] if ratio is None else [ratio])
+    sizes = numbers("--max-tokens", max_tokens, int, SHORTEST, LONGEST)
+    loaded = _prepare("probing", model, data, out)
 
     from textnuggets.evaluate.probing import SHOWN, evaluate_probing, to_markdown
     from textnuggets.evaluate.sample import Sample
@@ -126,13 +144,15 @@ def fidelity(
     model: Model,
     data: Data,
     out: Out,
-    fidelity: Annotated[float, typer.Option(help="Target BLEU of each document, from 0 to 1.")] = 0.95,
+    fidelity: Annotated[
+        float, typer.Option(callback=check_share, help="Target BLEU of each document, from 0 to 1.")
+    ] = 0.95,
     documents: Documents = 200,
     max_tokens: OneMaxTokens = 128,
     seed: Seed = 0,
 ) -> None:
     """Measure how many vectors 'encode --fidelity' saves compared with one ratio for all documents."""
-    loaded = _prepare(model, data, out, [fidelity])
+    loaded = _prepare("fidelity", model, data, out)
 
     from textnuggets.evaluate.fidelity import evaluate_fidelity, to_markdown
     from textnuggets.evaluate.sample import Sample
@@ -156,14 +176,18 @@ def similarity(
     similarity: Annotated[
         str, typer.Option(help="Similarity of vectors: maxsim, symmetric or matching.")
     ] = "maxsim",
-    query_ratio: Annotated[float | None, typer.Option(help="Compression ratio of the queries.")] = None,
+    query_ratio: Annotated[
+        float | None, typer.Option(callback=check_share, help="Compression ratio of the queries.")
+    ] = None,
     baseline: Annotated[
         str | None,
         typer.Option(
             help="One of the systems; report the difference of every other system from it, query by query."
         ),
     ] = None,
-    queries: Annotated[int | None, typer.Option(min=1, help="Use only the first N queries.")] = None,
+    queries: Annotated[
+        int | None, typer.Option(min=1, max=LARGEST, help="Use only the first N queries.")
+    ] = None,
     grades: Annotated[
         str | None, typer.Option(help="Mapping of grades in qrels.tsv, such as 1=4,2=3; others are left out.")
     ] = None,
@@ -182,28 +206,25 @@ def similarity(
     meaning = None if grades is None else _grades(grades)
     check_folder(out)
 
-    from textnuggets.config import check_ratio
     from textnuggets.evaluate.tasks import read_task
 
-    if query_ratio is not None:
-        check_ratio(query_ratio)
     task = read_task(folder, seed, meaning, lowercase).head(queries)
 
-    from textnuggets.evaluate.provenance import read_results, write_results
+    from textnuggets.evaluate.provenance import write_results
     from textnuggets.evaluate.similarity import evaluate_similarity, to_markdown
     from textnuggets.io.disk import make_folder
+    from textnuggets.io.files import read_json_object
+    from textnuggets.io.locks import writing
     from textnuggets.report.figures import draw_similarity
 
     quiet_transformers()
     path = out / "similarity.json"
-    earlier = read_results(path) if resume and path.is_file() else None
-
-    def keep(found: dict[str, Any]) -> None:
-        make_folder(out)
-        write_results(path, found)
-
-    results = evaluate_similarity(systems, task, similarity, query_ratio, baseline, seed, earlier, keep)
-    _write(out, "similarity", results, to_markdown(results), {"": draw_similarity(results)})
+    make_folder(out)
+    with writing(path):
+        earlier = read_json_object(path) if resume and path.is_file() else None
+        keep = partial(write_results, path)
+        results = evaluate_similarity(systems, task, similarity, query_ratio, baseline, seed, earlier, keep)
+        _write_files(out, "similarity", results, to_markdown(results), {"": draw_similarity(results)})
 
 
 def _grades(text: str) -> dict[int, int]:
@@ -213,16 +234,12 @@ def _grades(text: str) -> dict[int, int]:
         raise InputError(f"--grades {text}: write old=new separated by commas, such as 1=4,2=3.") from error
 
 
-def _prepare(model: str, data: list[str], out: Path, ratios: list[float]) -> NuggetModel:
-    """Check ratios, corpora and output folder, then load the model."""
-    from textnuggets.config import check_ratio
+def _prepare(question: str, model: str, data: list[str], out: Path) -> NuggetModel:
+    """Check corpora and output folder, then load the model."""
     from textnuggets.io.corpora import check_source
 
-    for ratio in ratios:
-        check_ratio(ratio)
-    for source in data:
-        check_source(source)
-    check_folder(out)
+    files = [file for source in data for file in check_source(source) or ()]
+    check_folder(out, [f"{question}*"], files)
 
     from textnuggets.cli.options import load_model
 
@@ -230,12 +247,22 @@ def _prepare(model: str, data: list[str], out: Path, ratios: list[float]) -> Nug
 
 
 def _write(out: Path, question: str, results: dict[str, Any], table: str, figures: dict[str, Any]) -> None:
-    from textnuggets.evaluate.provenance import write_results
+    """Write the files of a question, unless another process does."""
     from textnuggets.io.disk import make_folder
+    from textnuggets.io.locks import writing
+
+    make_folder(out)
+    with writing(out / f"{question}.json"):
+        _write_files(out, question, results, table, figures)
+
+
+def _write_files(
+    out: Path, question: str, results: dict[str, Any], table: str, figures: dict[str, Any]
+) -> None:
+    from textnuggets.evaluate.provenance import write_results
     from textnuggets.io.files import replacing
     from textnuggets.report.figures import save_figure
 
-    make_folder(out)
     write_results(out / f"{question}.json", results)
     with replacing(out / f"{question}.md") as temporary:
         temporary.write_text(table, encoding="utf-8")

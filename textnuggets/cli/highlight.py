@@ -29,7 +29,7 @@ def highlight(
     from textnuggets.io.files import check_output, replacing
 
     if html is not None:
-        check_output(html, text if _names_a_file(text) else None)
+        check_output(html, text if _names_a_file(text) else None, model)
     texts = [document.text for document in read_documents(text)] if _names_a_file(text) else [text]
     if not all(map(is_unicode, texts)):
         raise InputError("the text is not valid Unicode: it contains an unpaired surrogate.")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from textnuggets.cli.options import MODEL, SkipBad
+from textnuggets.cli.options import MODEL, SkipBad, check_share
 from textnuggets.errors import IndexFileError, InputError
 
 if TYPE_CHECKING:
@@ -65,10 +65,12 @@ def build(
         typer.Option("--model", help=f"{MODEL}; 'search' by default."),
     ] = None,
     ratio: Annotated[
-        float | None, typer.Option(help="Compression ratio of documents; the model's by default.")
+        float | None,
+        typer.Option(callback=check_share, help="Compression ratio of documents; the model's by default."),
     ] = None,
     query_ratio: Annotated[
-        float | None, typer.Option(help="Compression ratio of queries; the model's by default.")
+        float | None,
+        typer.Option(callback=check_share, help="Compression ratio of queries; the model's by default."),
     ] = None,
     dtype: Annotated[
         str, typer.Option(help="Data type of the stored vectors: float32, float16 or int8.")

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from textnuggets.cli.options import check_folder, numbers
+from textnuggets.cli.options import (
+    LARGEST,
+    LARGEST_SEED,
+    MOST_BEAMS,
+    between,
+    check_folder,
+    check_share,
+    numbers,
+)
 from textnuggets.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,6 +25,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(rich_markup_mode=None)
 
+MOST_SEGMENTS = 10_000  # of the past
 Model = Annotated[str, typer.Argument(help="Shipped language model (lm), folder or hub id.")]
 
 
@@ -41,36 +50,42 @@ def evaluate(
         ),
     ] = None,
     ratio: Annotated[
-        float | None, typer.Option(help="Compression ratio of the past; the model's by default.")
+        float | None,
+        typer.Option(callback=check_share, help="Compression ratio of the past; the model's by default."),
     ] = None,
     stride: Annotated[
         int | None,
         typer.Option(
             min=1,
+            max=LARGEST,
             help="Number of tokens scored per segment, after the rest as context; a quarter of a segment by default. A "
             "whole segment equals streaming.",
         ),
     ] = None,
     articles: Annotated[
-        int | None, typer.Option(min=1, help="Number of articles to use, from the first; all by default.")
+        int | None,
+        typer.Option(min=1, max=LARGEST, help="Number of articles to use, from the first; all by default."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")] = False,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder for perplexity.json and .md, which 'textnuggets report' reads."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the bootstrap.")] = 0,
 ) -> None:
     """Measure perplexity per word and per token."""
-    histories = None if history is None else numbers("--history", history, int)
+    from textnuggets.io.corpora import check_source
+
+    histories = None if history is None else numbers("--history", history, int, 0, MOST_SEGMENTS)
     if out is not None:
-        check_folder(out)
+        check_folder(out, ["perplexity.*"], check_source(text) or ())
     lm = _load(model)
 
     from textnuggets.evaluate.perplexity import evaluate_perplexity, read_articles, show, to_markdown
     from textnuggets.evaluate.provenance import describe_source, software, write_results
     from textnuggets.io.disk import make_folder
     from textnuggets.io.files import replacing
+    from textnuggets.io.locks import writing
     from textnuggets.model.fingerprint import fingerprint
 
     measured = evaluate_perplexity(
@@ -85,9 +100,10 @@ def evaluate(
     results = {**about, **software(), "results": measured}
     if out is not None:
         make_folder(out)
-        write_results(out / "perplexity.json", results)
-        with replacing(out / "perplexity.md") as temporary:
-            temporary.write_text(to_markdown(results), encoding="utf-8")
+        with writing(out / "perplexity.json"):
+            write_results(out / "perplexity.json", results)
+            with replacing(out / "perplexity.md") as temporary:
+                temporary.write_text(to_markdown(results), encoding="utf-8")
         print(f"{out / 'perplexity'}.json and .md", file=sys.stderr)
     if as_json:
         print(json.dumps(results))
@@ -103,24 +119,28 @@ def generate(
     model: Model,
     prompt: Annotated[Path, typer.Option(help="Text file to continue, or '-' for standard input.")],
     max_new_tokens: Annotated[
-        int, typer.Option("--max-new-tokens", "-n", min=1, help="Number of tokens to generate.")
+        int,
+        typer.Option("--max-new-tokens", "-n", min=1, max=1_000_000, help="Number of tokens to generate."),
     ] = 200,
     history: Annotated[
         int | None,
-        typer.Option(min=0, help="Number of past segments to read; the model's by default."),
+        typer.Option(
+            min=0, max=MOST_SEGMENTS, help="Number of past segments to read; the model's by default."
+        ),
     ] = None,
-    beams: Annotated[int, typer.Option(min=1, help="Beam width.")] = 1,
+    beams: Annotated[int, typer.Option(min=1, max=MOST_BEAMS, help="Beam width.")] = 1,
     sample: Annotated[
         bool, typer.Option("--sample", help="Sample tokens instead of choosing the most likely.")
     ] = False,
     temperature: Annotated[
-        float | None, typer.Option(min=0.01, help="Temperature of --sample; 1 by default.")
+        float | None,
+        typer.Option(callback=between(0.01, 100), help="Temperature of --sample; 1 by default."),
     ] = None,
     top_p: Annotated[
         float | None,
-        typer.Option(min=0.01, max=1.0, help="Nucleus probability of --sample; 0.95 by default."),
+        typer.Option(callback=between(0.01, 1), help="Nucleus probability of --sample; 0.95 by default."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of --sample.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of --sample.")] = 0,
 ) -> None:
     """Generate a continuation of a long text."""
     if sample and beams > 1:
@@ -158,10 +178,10 @@ def generate(
 
 
 def _read(path: Path) -> str:
-    from textnuggets.io.documents import decode_utf8
+    from textnuggets.io.documents import decode_utf8, standard_input
 
     if str(path) == "-":
-        return decode_utf8(sys.stdin.buffer.read())
+        return decode_utf8(standard_input().read())
     if not path.is_file():
         raise InputError(f"{path}: no such file.")
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -13,6 +14,30 @@ from textnuggets.errors import InputError
 if TYPE_CHECKING:
     from textnuggets.model.modeling import NuggetModel
 
+LARGEST = 2**31 - 1  # of counts without a bound of their own
+LARGEST_SEED = 2**32 - 1  # NumPy's
+MOST_BEAMS = 100
+
+
+def between(low: float, high: float, above: bool = False) -> Callable[[float | None], float | None]:
+    """Return the check of an option's number, which also refuses nan, unlike the bounds of typer.
+
+    Args:
+        low: Smallest value.
+        high: Largest value.
+        above: Whether the value must exceed `low`.
+    """
+
+    def check(value: float | None) -> float | None:
+        if value is not None and not (low < value <= high if above else low <= value <= high):
+            bound = f"{'above' if above else 'at least'} {low:g} and at most {high:g}"
+            raise typer.BadParameter(f"must be {bound}, got {value:g}.")
+        return value
+
+    return check
+
+
+check_share = between(0, 1, above=True)
 MODEL = "Shipped model (search, reconstruct), folder or hub id"
 Model = Annotated[
     str | None,
@@ -20,11 +45,15 @@ Model = Annotated[
 ]
 Ratio = Annotated[
     float | None,
-    typer.Option(help="Compression ratio; the model's by default. 0.1 keeps one token in ten."),
+    typer.Option(
+        callback=check_share, help="Compression ratio; the model's by default. 0.1 keeps one token in ten."
+    ),
 ]
 Number = TypeVar("Number", int, float)
-BatchSize = Annotated[int, typer.Option(min=1, help="Number of texts per batch.")]
-SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Report and skip lines that cannot be read.")]
+BatchSize = Annotated[int, typer.Option(min=1, max=65_536, help="Number of texts per batch.")]
+SkipBad = Annotated[
+    bool, typer.Option("--skip-bad", help="Report and skip lines that cannot be read or stored.")
+]
 
 
 def load_model(name: str | None) -> NuggetModel:
@@ -48,18 +77,31 @@ def quiet_transformers() -> None:
     warnings.filterwarnings("ignore", module="transformers")
 
 
-def numbers(option: str, text: str, kind: type[Number]) -> list[Number]:
-    """Parse the comma-separated numbers of an option."""
+def numbers(option: str, text: str, kind: type[Number], low: Number, high: Number) -> list[Number]:
+    """Parse the comma-separated numbers of an option; raise InputError if one is out of bounds."""
     try:
-        return [kind(part) for part in text.split(",")]
+        parsed = [kind(part) for part in text.split(",")]
     except ValueError as error:
         raise InputError(f"{option} must be comma-separated numbers, got {text!r} ({error}).") from error
+    for number in parsed:
+        if not low <= number <= high:
+            raise InputError(f"{option} must be at least {low:,} and at most {high:,}, got {number}.")
+    return parsed
 
 
-def check_folder(out: Path) -> None:
-    """Raise InputError if the output folder is a file; call it before any slow work."""
+def check_folder(out: Path, patterns: Iterable[str] = (), inputs: Iterable[str | Path] = ()) -> None:
+    """Raise InputError if an output folder is a file, or holds an input that would be replaced.
+
+    Args:
+        out: Output folder; it may be missing.
+        patterns: Names of the files to write, with wildcards.
+        inputs: What is read, as for `check_not_read`.
+    """
+    from textnuggets.io.files import check_not_read
+
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file: choose a folder.")
+    check_not_read((path for pattern in patterns for path in out.glob(pattern)), inputs)
 
 
 def check_dtype(dtype: str) -> str:

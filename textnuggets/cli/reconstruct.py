@@ -13,7 +13,7 @@ from typing import IO, Annotated
 
 import typer
 
-from textnuggets.cli.options import BatchSize, load_model
+from textnuggets.cli.options import MOST_BEAMS, BatchSize, check_share, load_model
 from textnuggets.errors import BackboneError, InputError
 
 ROWS = 256  # rows decoded before they are written
@@ -39,36 +39,50 @@ def reconstruct(
         str | None,
         typer.Option(help="Original texts, matched by id; adds BLEU and exact match to every line."),
     ] = None,
-    beams: Annotated[int, typer.Option(min=1, help="Beam width; 1 is greedy and fastest.")] = 5,
+    beams: Annotated[
+        int, typer.Option(min=1, max=MOST_BEAMS, help="Beam width; 1 is greedy and fastest.")
+    ] = 5,
     batch_size: BatchSize = 16,
     doubtful: Annotated[
         float | None,
-        typer.Option(help="Add to every line the words with a probability below this, such as 0.5."),
+        typer.Option(
+            callback=check_share,
+            help="Add to every line the words with a probability below this, such as 0.5.",
+        ),
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Decode nuggets that another model encoded.")
+    ] = False,
 ) -> None:
     """Decode nuggets back into texts, as JSON lines with 'id' and 'text'."""
-    if doubtful is not None and not 0 < doubtful <= 1:
-        raise InputError(f"--doubtful must be a probability in (0, 1], got {doubtful}.")
     from textnuggets.analysis.bleu import Bleu
-    from textnuggets.io.files import check_output
+    from textnuggets.io.files import check_output, find_target
     from textnuggets.io.progress import Progress
-    from textnuggets.model.parquet import iter_nuggets, read_metadata
+    from textnuggets.model.parquet import check_encoder, iter_nuggets, read_metadata
     from textnuggets.model.reconstruction import Reconstruction
 
-    if out is not None:
-        check_output(out, nuggets)
-    encoded_by = read_metadata(nuggets).get("model")
-    originals = _originals(against, nuggets) if against is not None else None
-    bleu = Bleu("--against", effective_order=True) if against is not None else None
-    name = model or encoded_by
+    name = model or read_metadata(nuggets).get("model")
     if name is None:
         raise InputError(f"{nuggets} does not record the model that encoded it: set --model.")
+    if out is not None:
+        check_output(out, nuggets, against, name)
+        if (target := find_target(out)) is not None:
+            check_output(_partial(target), nuggets, against, name, stream=False)
+    originals = _originals(against, nuggets) if against is not None else None
+    bleu = Bleu("--against", effective_order=True) if against is not None else None
     loaded = load_model(name)
     if not loaded.can_decode:
         subject = (
             f"{nuggets} was encoded by the model {name!r}, which" if model is None else f"the model {name!r}"
         )
         raise BackboneError(f"{subject} has no decoder: encode the texts with --model reconstruct.")
+    if not force:
+        try:
+            check_encoder(nuggets, loaded)
+        except InputError as error:
+            raise InputError(
+                f"{str(error).removesuffix('.')}, or --force to decode them all the same."
+            ) from error
     pairs: list[tuple[str, str]] = []
     rows = iter_nuggets(nuggets)
     with _writer(out) as write, Progress("reconstruct") as progress:
@@ -117,6 +131,10 @@ def _originals(source: str, nuggets: str) -> dict[str, str]:
     return texts
 
 
+def _partial(target: Path) -> Path:
+    return target.with_name(target.name + ".partial")
+
+
 @contextmanager
 def _writer(out: Path | None) -> Iterator[IO[str]]:
     """Yield standard output, or a file that is renamed to its final name when it is complete.
@@ -126,6 +144,7 @@ def _writer(out: Path | None) -> Iterator[IO[str]]:
     """
     from textnuggets.io.disk import rename, sync_file
     from textnuggets.io.files import find_target, open_stream
+    from textnuggets.io.locks import writing
 
     if out is None:
         yield sys.stdout
@@ -133,8 +152,9 @@ def _writer(out: Path | None) -> Iterator[IO[str]]:
         with io.TextIOWrapper(open_stream(out), encoding="utf-8") as stream:
             yield stream
     else:
-        partial = target.with_name(target.name + ".partial")
-        with partial.open("w", encoding="utf-8") as stream:
-            yield stream
-        sync_file(partial)
-        rename(partial, target)
+        partial = _partial(target)
+        with writing(target):
+            with partial.open("w", encoding="utf-8") as stream:
+                yield stream
+            sync_file(partial)
+            rename(partial, target)

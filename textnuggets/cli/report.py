@@ -25,7 +25,7 @@ def report(
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder.")
     page = out or folder / "report.html"
-    check_output(page)
+    check_output(page, *folder.rglob("*.json"), *folder.rglob("*.png"))
 
     from textnuggets.report.page import make_report
 

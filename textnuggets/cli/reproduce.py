@@ -24,11 +24,11 @@ def reproduce(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the commands.")] = False,
 ) -> None:
     """Run the training runs and evaluations of a plan, and write a report; run it again to resume."""
-    check_folder(out)
-
     from textnuggets.report.reproduce import carry_out, find_plan, read_plan
 
-    steps = read_plan(find_plan(plan), out, changes or ())
+    path = find_plan(plan)
+    check_folder(out, ["report.html"], [path])
+    steps = read_plan(path, out, changes or ())
     if dry_run:
         for step in steps:
             print("textnuggets", *step.arguments)

@@ -25,7 +25,7 @@ CONTEXT = 60  # characters shown before a passage
 def search(
     index: Annotated[str, typer.Argument(help="Folder of the index, or http://host:6333/collection.")],
     query: Annotated[str, typer.Argument(help="Any text.")],
-    k: Annotated[int, typer.Option("-k", min=1, help="Number of documents.")] = 10,
+    k: Annotated[int, typer.Option("-k", min=1, max=10_000, help="Number of documents.")] = 10,
     filter: Annotated[
         list[str] | None,
         typer.Option(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from textnuggets.cli.options import MODEL, quiet_transformers
+from textnuggets.cli.options import MODEL, between, quiet_transformers
 from textnuggets.shipped import locate
 
 
@@ -34,11 +34,16 @@ def serve(
     ] = None,
     batch_ms: Annotated[
         float,
-        typer.Option(min=0, help="Milliseconds to wait for further requests to batch; 0 disables batching."),
+        typer.Option(
+            callback=between(0, 10_000),
+            help="Milliseconds to wait for further requests to batch; 0 disables batching.",
+        ),
     ] = 5.0,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Timeout of a request in seconds.")] = 60.0,
+    timeout: Annotated[
+        float, typer.Option(callback=between(0.1, 86_400), help="Timeout of a request in seconds.")
+    ] = 60.0,
     max_queue: Annotated[
-        int, typer.Option(min=1, help="Maximum number of queued requests; further ones get 503.")
+        int, typer.Option(min=1, max=100_000, help="Maximum number of queued requests; further ones get 503.")
     ] = 64,
 ) -> None:
     """Serve embeddings, reranking, decoding and search over HTTP, with a web page to try them.

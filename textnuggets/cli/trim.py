@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from textnuggets.cli.options import LARGEST
 from textnuggets.errors import InputError
 
 
@@ -28,7 +29,7 @@ def trim(
         ),
     ] = None,
     min_count: Annotated[
-        int, typer.Option(min=1, help="Minimum number of occurrences of a piece to keep it.")
+        int, typer.Option(min=1, max=LARGEST, help="Minimum number of occurrences of a piece to keep it.")
     ] = 1,
 ) -> None:
     """Keep only the vocabulary used by some texts, and build a fast tokenizer for it."""

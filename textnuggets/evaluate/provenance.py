@@ -1,4 +1,4 @@
-"""Provenance of results (model, data, versions), and reading and writing of results files."""
+"""Provenance of results (model, data, versions), and writing of results files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import torch
 
 from textnuggets import __version__
 from textnuggets.config import ARCHITECTURE
-from textnuggets.errors import InputError
 from textnuggets.evaluate.sample import Sample
 from textnuggets.io.corpora import check_source
 from textnuggets.io.files import replacing
@@ -61,15 +60,6 @@ def describe_source(source: str) -> dict[str, Any]:
     parts = [part for file in files for part in (sorted(file.rglob("*")) if file.is_dir() else [file])]
     digest = digest_files(*(part for part in parts if part.is_file()))
     return {"source": "/".join(Path(source).parts[-2:]), "sha256": digest}
-
-
-def read_results(path: Path) -> dict[str, Any]:
-    """Read a results file; raise InputError if it is not JSON."""
-    try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"{path}: not a results file ({error}).") from error
-    return found
 
 
 def write_results(path: Path, results: dict[str, Any]) -> None:

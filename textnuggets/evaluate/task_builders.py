@@ -13,6 +13,7 @@ from textnuggets.io.corpora import read_records
 from textnuggets.io.disk import make_folder
 from textnuggets.io.documents import decode_utf8, raise_bad_line, read_lines
 from textnuggets.io.files import replacing
+from textnuggets.io.locks import writing
 from textnuggets.io.progress import Progress
 from textnuggets.search.bm25 import BM25
 
@@ -204,9 +205,10 @@ def write_task(folder: Path, questions: Sequence[Question], about: dict[str, Any
     contents["about.json"] = json.dumps(
         {**about, "questions": len(questions), "documents": len(numbers)}, indent=1
     )
-    for name, content in contents.items():
-        with replacing(folder / name) as temporary:
-            temporary.write_text(content, encoding="utf-8")
+    with writing(folder):
+        for name, content in contents.items():
+            with replacing(folder / name) as temporary:
+                temporary.write_text(content, encoding="utf-8")
 
 
 def _one_line(text: str) -> str:

@@ -75,6 +75,8 @@ def check_source(source: str) -> list[Path] | None:
     """Return the files of a source, or None for a Hub dataset; raise InputError if there are none."""
     if source.startswith(HUB_PREFIX):
         return None
+    if not source:  # as a path, it would be the current folder
+        raise InputError("the name of a corpus is empty: name a file or folder.")
     path = Path(source)
     if path.is_dir():
         if (path / "state.json").is_file():  # written by `Dataset.save_to_disk`

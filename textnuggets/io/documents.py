@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from textnuggets.errors import InputError
 
@@ -53,10 +53,10 @@ def read_documents(
         on_bad: Called with an InputError for each unusable line; raises it by default.
         with_metadata: Whether to also read the other columns of a Parquet file.
 
-    A missing file or unknown file type raises InputError immediately; lines are read lazily.
+    A missing file, unknown file type or closed input raises InputError immediately; lines are read lazily.
     """
     if source == "-":
-        return _standard_input(on_bad)
+        return _standard_lines(standard_input(), on_bad)
     path = Path(source)
     kind = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
     if kind not in {".txt", ".jsonl", ".parquet"} or (kind == ".parquet" and path.suffix == ".gz"):
@@ -131,10 +131,14 @@ def _placed(documents: Iterator[tuple[int, Document]], source: str) -> Iterator[
         yield document._replace(place=f"{source}, line {number}")
 
 
-def _standard_input(on_bad: BadLine) -> Iterator[Document]:
+def standard_input() -> BinaryIO:
+    """Return standard input as bytes; raise InputError if it is closed."""
     if sys.stdin is None:
         raise InputError("standard input is closed.")
-    stream = sys.stdin.buffer
+    return sys.stdin.buffer
+
+
+def _standard_lines(stream: BinaryIO, on_bad: BadLine) -> Iterator[Document]:
     opening: list[bytes] = []  # up to the first non-blank line, which decides the format
     for line in stream:
         opening.append(line)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,9 @@ from textnuggets.io.documents import open_parquet
 from textnuggets.io.files import check_output, replacing
 from textnuggets.model.layout import ORDINARY, Layout
 from textnuggets.model.nuggets import Nuggets
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 METADATA_KEY = b"textnuggets"
 COLUMNS = {"id", "vectors", "scores", "positions", "spans", "tokens", "token_count", "windows"}
@@ -103,8 +106,15 @@ def save_nuggets(path: str | Path, nuggets: Sequence[Nuggets], ids: Sequence[str
     write_parquet(Path(path), schema, [to_table(ids, nuggets, schema)])
 
 
-def load_nuggets(path: str | Path) -> tuple[list[str], list[Nuggets]]:
-    """Load the ids and nuggets of a file into memory; `iter_nuggets` streams them."""
+def load_nuggets(path: str | Path, model: PreTrainedModel | None = None) -> tuple[list[str], list[Nuggets]]:
+    """Load the ids and nuggets of a file into memory; `iter_nuggets` streams them.
+
+    Args:
+        path: Parquet file of nuggets.
+        model: Model that will decode them or be compared with them; raise InputError if another one encoded them.
+    """
+    if model is not None:
+        check_encoder(path, model)
     rows = list(iter_nuggets(path))
     return [name for name, _ in rows], [item for _, item in rows]
 
@@ -145,6 +155,19 @@ def read_metadata(path: str | Path) -> dict[str, Any]:
     except ValueError as error:
         raise InputError(f"{path}: its metadata is damaged ({error}).") from error
     return metadata if isinstance(metadata, dict) else {}
+
+
+def check_encoder(path: str | Path, model: PreTrainedModel) -> None:
+    """Raise InputError if other weights than this model's encoded a file; a file of `save_nuggets` records none."""
+    from textnuggets.model.fingerprint import fingerprint
+
+    about = read_metadata(path)
+    recorded = about.get("weights")
+    if recorded is not None and recorded != (weights := fingerprint(model)):
+        raise InputError(
+            f"{path} was encoded by the model {about.get('model')!r} with weights {recorded}, not {weights}: use the model "
+            f"that encoded it."
+        )
 
 
 def open_nugget_file(path: str | Path) -> pq.ParquetFile:

@@ -52,13 +52,28 @@ def find_results(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
     for path in sorted(folder.rglob("*.json")):
         try:
             results = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{path}: not JSON ({error}).") from error
-        if isinstance(results, dict) and results.get("question") in TABLES:
+        if isinstance(results, dict) and results.get("question") in list(TABLES):
+            _check_shape(path, results)
             found.append((path, results))
     if not found:
         raise InputError(f"{folder}: no results found; run 'textnuggets evaluate' with --out below it first.")
     return sorted(found, key=lambda item: list(TABLES).index(item[1]["question"]))
+
+
+def _check_shape(path: Path, results: dict[str, Any]) -> None:
+    """Raise InputError if something that the report shows is missing from a results file."""
+    try:
+        _section("", path, results, figures=False)
+        check_claims([results])
+        settings_table([("", results)])
+        if results["question"] == "reconstruction":
+            _curves("", results)
+    except Exception as error:  # many functions read results, each another part
+        raise InputError(
+            f"{path}: not results of {results['question']!r} as this version writes them ({error!r})."
+        ) from error
 
 
 def make_report(folder: Path) -> str:
@@ -106,15 +121,23 @@ def _joined_figure(named: list[tuple[str, dict[str, Any]]]) -> str:
     """Return one figure of BLEU against the ratio, with a curve per result and length."""
     from textnuggets.report.figures import draw_reconstruction
 
-    curves = []
-    for name, results in named:
-        lengths = sorted({item["max_tokens"] for item in results["results"]})
-        for length in lengths:
-            rows = [item for item in results["results"] if item["max_tokens"] == length]
-            curves.append((f"{name}, {length} tokens", {"results": rows}))
+    curves = [curve for name, results in named for curve in _curves(name, results)]
     png = io.BytesIO()
     draw_reconstruction(curves).savefig(png, format="png", dpi=150)
     return _image(png.getvalue(), "BLEU against the ratio")
+
+
+def _curves(name: str, results: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Return the points of a result, named, by the length of the documents."""
+    curves = []
+    for length in sorted({int(item["max_tokens"]) for item in results["results"]}):
+        rows = [
+            {"ratio": float(item["ratio"]), "bleu": float(item["bleu"])}
+            for item in results["results"]
+            if item["max_tokens"] == length
+        ]
+        curves.append((f"{name}, {length} tokens", {"results": rows}))
+    return curves
 
 
 def _image(data: bytes, alternative: str) -> str:

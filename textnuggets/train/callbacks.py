@@ -36,6 +36,8 @@ class Report:
         self.is_main = os.environ.get("RANK", "0") == "0"
         self.best_loss, self.best_step, self.without_better = math.inf, 0, 0
         self.accuracy = "token_accuracy"  # name of the share of correct targets
+        self.has_counted = False
+        """Whether a batch has been counted."""
         self._counts: list[Tensor] = []
         self._interval = time.monotonic()
         self._last_line = 0.0
@@ -46,6 +48,7 @@ class Report:
 
     def count(self, correct: Tensor, targets: Tensor, tokens: Tensor) -> None:
         """Add a batch: the number of correct targets, of all targets and of encoded tokens."""
+        self.has_counted = True
         self._counts.append(torch.stack([correct, targets, tokens]))
 
     def pause(self, seconds: float) -> None:
@@ -107,16 +110,19 @@ class Report:
         """Drop metrics of steps that a resumed run repeats, and incomplete lines."""
         if not self.metrics.is_file():
             return
-        kept = []
-        for line in self.metrics.read_text(encoding="utf-8").splitlines():
+        kept, damaged = [], 0
+        for line in self.metrics.read_bytes().splitlines():
             try:
-                record = json.loads(line)
-            except ValueError:
+                reached = int(json.loads(line)["step"])
+            except (ValueError, TypeError, KeyError, IndexError, RecursionError, OverflowError):
+                damaged += 1  # the last one may be incomplete after a crash
                 continue
-            if record["step"] <= step:
+            if reached <= step:
                 kept.append(line)
+        if damaged:
+            self.say(f"{self.metrics}: {damaged} damaged lines were dropped")
         with replacing(self.metrics) as temporary:
-            temporary.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
+            temporary.write_bytes(b"".join(line + b"\n" for line in kept))
 
     def close(self) -> None:
         """Close the progress bar."""

@@ -38,8 +38,10 @@ def check_manifest(folder: Path) -> None:
         files = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise CheckpointError(f"{folder} is incomplete: it has no {MANIFEST}.") from error
-    except ValueError as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{folder}: {MANIFEST} is damaged.") from error
+    if not isinstance(files, dict):
+        raise CheckpointError(f"{folder}: {MANIFEST} is damaged.")
     for name, description in files.items():
         file = folder / name
         if not file.is_file():

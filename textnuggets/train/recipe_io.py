@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 
 from textnuggets.errors import ConfigError
 from textnuggets.io.corpora import check_source
-from textnuggets.io.files import find_named
+from textnuggets.io.files import find_named, read_toml
 from textnuggets.train.recipe import Recipe, toml_value
 from textnuggets.train.tables import Table
 
@@ -33,6 +33,7 @@ MESSAGES = {
     "less_than_equal": "must be at most {le:.12g}",
     "list_type": "must be a list",
     "literal_error": "must be one of {expected}",
+    "string_too_short": "must not be empty",
     "string_type": "must be a string",
     "too_long": "must have {max_length} values",
     "too_short": "must have {min_length} values",
@@ -61,7 +62,7 @@ def read_recipe(path: str | Path, changes: Iterable[str] = (), check_corpora: bo
         changes: Assignments such as `optimizer.lr=1e-4` that override the file.
         check_corpora: Whether to raise InputError if a corpus does not exist.
     """
-    tables = _read_tables(Path(path))
+    tables = read_toml(Path(path))
     origins: dict[str, str] = {}
     for change in changes:
         key, equals, text = (part.strip() for part in change.partition("="))
@@ -80,21 +81,11 @@ def read_recipe(path: str | Path, changes: Iterable[str] = (), check_corpora: bo
     return recipe
 
 
-def _read_tables(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError(f"{path}: the recipe cannot be read ({reason}).") from error
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: invalid TOML: {error}.") from error
-
-
 def _parse_value(text: str) -> Any:
     """Return the TOML value of a text, or the text itself if it is not TOML: a string without quotes."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text
 
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
-from textnuggets.errors import CheckpointError, ConfigError, InputError, MissingExtraError
+from pydantic import TypeAdapter, ValidationError
+
+from textnuggets.errors import CheckpointError, ConfigError, InputError, MissingExtraError, TextnuggetsError
+from textnuggets.io.corpora import check_source
 from textnuggets.io.disk import make_folder
-from textnuggets.io.files import replacing
+from textnuggets.io.files import check_not_read, replacing
 from textnuggets.io.folders import recover_folders, remove_stale
+from textnuggets.io.locks import writing
 from textnuggets.train.recipe import Recipe
 from textnuggets.train.recipe_io import read_recipe
 
@@ -59,6 +66,7 @@ WITHOUT_EFFECT = {
     "save_total_limit",
     "weight_decay",
 }
+WRITTEN = ("recipe.toml", "metrics.jsonl", "best/**/*", "checkpoint-*/**/*")  # files that a run replaces
 DAY = 86_400  # seconds
 SCHEDULES = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "cosine"}
 
@@ -74,11 +82,22 @@ def train(recipe: Recipe, out: str | Path, resume: bool = False) -> Path:
     out = Path(out)
     report = Report(out, recipe.optimizer.steps)
     arguments = training_arguments(recipe, out)
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file: choose a folder for the run.")
+    if resume and not (out / "recipe.toml").is_file():
+        raise InputError(f"{out} contains no run to resume.")
     if arguments.n_gpu > 1:
         raise ConfigError(
             f"{arguments.n_gpu} GPUs need one process each: use torchrun --nproc-per-node {arguments.n_gpu} -m "
             f"textnuggets train ..., or CUDA_VISIBLE_DEVICES=0 for a single GPU."
         )
+    _check_not_read(recipe, out)
+    make_folder(out)
+    with writing(out) if report.is_main else nullcontext():  # the main process writes for all
+        return _train(recipe, out, arguments, resume, report)
+
+
+def _train(recipe: Recipe, out: Path, arguments: TrainingArguments, resume: bool, report: Report) -> Path:
     checkpoint = _open_run(recipe, out, resume, report)
     reached = -1 if checkpoint is None else checkpoints.step_of(checkpoint)
     if reached >= recipe.optimizer.steps and (out / "best").is_dir():
@@ -95,14 +114,14 @@ def train(recipe: Recipe, out: str | Path, resume: bool = False) -> Path:
             report.say(f"{name}: {corpus}")
         objective = make_objective(model, recipe, *corpora)
     report.accuracy = objective.accuracy
-    trainer = NuggetTrainer(model, recipe, arguments, objective, report)
     stop = StopGently(report)
-    trainer.remove_callback(PrinterCallback)
-    trainer.add_callback(stop)
     if checkpoint is not None:
         report.load_state(checkpoint / STATE, recipe)
         report.say(f"resuming from {checkpoint}")
-    with stop.watching():
+    with stop.watching(), _blaming_settings(recipe, report):
+        trainer = NuggetTrainer(model, recipe, arguments, objective, report)
+        trainer.remove_callback(PrinterCallback)
+        trainer.add_callback(stop)
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     report.close()
     if stop.stopped:
@@ -114,20 +133,38 @@ def train(recipe: Recipe, out: str | Path, resume: bool = False) -> Path:
     return out / "best"
 
 
+@contextmanager
+def _blaming_settings(recipe: Recipe, report: Report) -> Iterator[None]:
+    """Raise ConfigError for whatever the table `trainer` makes Hugging Face's Trainer raise before the first batch."""
+    try:
+        yield
+    except (TextnuggetsError, OSError):
+        raise
+    except Exception as error:
+        if not recipe.trainer or report.has_counted:
+            raise
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        settings = ", ".join(f"trainer.{key}" for key in recipe.trainer)
+        raise ConfigError(f"Hugging Face's Trainer does not start with {settings}: {reason}") from error
+
+
+def _check_not_read(recipe: Recipe, out: Path) -> None:
+    """Raise InputError if the run would replace a corpus or model that it reads."""
+    corpora = [
+        file for source in (*recipe.data.train, *recipe.data.dev) for file in check_source(source) or ()
+    ]
+    written = [path for pattern in WRITTEN for path in out.glob(pattern)]
+    check_not_read(written, [*corpora, recipe.model.backbone, recipe.model.start, recipe.objective.teacher])
+
+
 def _open_run(recipe: Recipe, out: Path, resume: bool, report: Report) -> Path | None:
-    """Prepare the folder of a run, and return the checkpoint to resume from, if any."""
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out} is a file: choose a folder for the run.")
-    has_run = (out / "recipe.toml").is_file()
+    """Prepare the folder of a run, which exists, and return the checkpoint to resume from, if any."""
     if not resume:
-        if has_run and report.is_main:
+        if (out / "recipe.toml").is_file() and report.is_main:
             raise InputError(
                 f"{out} already contains a run: resume it with --resume, or choose another folder."
             )
-        make_folder(out)
         return None
-    if not has_run:
-        raise InputError(f"{out} contains no run to resume.")
     recover_folders(out)
     before = read_recipe(out / "recipe.toml", check_corpora=False)
     check_same_run(before, recipe, out)
@@ -206,14 +243,7 @@ def make_objective(model: NuggetModel | NuggetLM, recipe: Recipe, train: Any, de
 def training_arguments(recipe: Recipe, out: Path) -> TrainingArguments:
     """Return the recipe as Hugging Face's TrainingArguments."""
     optimizer, report = recipe.optimizer, recipe.report
-    known = [item.name for item in fields(TrainingArguments)]
-    for key in recipe.trainer:
-        if key not in known:
-            near = get_close_matches(key, known, n=1)
-            raise ConfigError(
-                f"trainer.{key} is not a setting of TrainingArguments"
-                + (f": did you mean {near[0]!r}?" if near else ".")
-            )
+    chosen = _check_types(recipe.trainer)
     os.environ["TENSORBOARD_LOGGING_DIR"] = str(out / "tensorboard")
     ours: dict[str, Any] = {
         "output_dir": str(out),
@@ -248,11 +278,39 @@ def training_arguments(recipe: Recipe, out: Path) -> TrainingArguments:
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
             # Without a backend, each process started by torchrun would train its own model.
             on_cpu["ddp_backend"] = "gloo"
-    if clash := sorted((ours.keys() | WITHOUT_EFFECT) & recipe.trainer.keys()):
+    if clash := sorted((ours.keys() | WITHOUT_EFFECT) & chosen.keys()):
         raise ConfigError(
             f"trainer.{clash[0]} cannot be set: it is determined by the other tables of the recipe."
         )
     try:
-        return TrainingArguments(**ours, **{**on_cpu, **recipe.trainer})
-    except (ValueError, TypeError, ImportError) as error:
-        raise ConfigError(f"Hugging Face's TrainingArguments: {str(error).splitlines()[0]}") from error
+        arguments = TrainingArguments(**ours, **{**on_cpu, **chosen})
+        arguments.get_process_log_level()
+    except Exception as error:  # whatever it is, a setting caused it
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ConfigError(f"Hugging Face's TrainingArguments: {reason}") from error
+    if arguments.fsdp and arguments.world_size == 1:
+        raise ConfigError(
+            "trainer.fsdp needs several processes: use torchrun --nproc-per-node N -m textnuggets train ..."
+        )
+    return arguments
+
+
+def _check_types(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings of TrainingArguments converted to its types, which it does not check itself."""
+    kinds = get_type_hints(TrainingArguments)
+    known = [item.name for item in fields(TrainingArguments)]
+    converted = {}
+    for key, value in settings.items():
+        if key not in known:
+            near = get_close_matches(key, known, n=1)
+            raise ConfigError(
+                f"trainer.{key} is not a setting of TrainingArguments"
+                + (f": did you mean {near[0]!r}?" if near else ".")
+            )
+        try:
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ConfigError(f"trainer.{key} must be a finite number, got {value!r}.")
+            converted[key] = TypeAdapter(kinds[key]).validate_python(value)
+        except ValidationError as error:
+            raise ConfigError(f"trainer.{key}: {error.errors()[0]['msg']}, got {value!r}.") from error
+    return converted

@@ -19,6 +19,7 @@ ObjectiveName = Literal["autoencode", "denoise", "translate", "contrastive", "la
 Schedule = Literal["constant", "linear", "cosine"]
 Precision = Literal["float32", "bfloat16", "float16"]
 
+Name = Annotated[str, Field(min_length=1)]
 Count = Annotated[int, Field(ge=0)]
 PositiveCount = Annotated[int, Field(ge=1)]
 Ratio = Annotated[float, Field(gt=0, le=1)]
@@ -63,9 +64,9 @@ class Table(BaseModel):
 class ModelRecipe(Table):
     """The model to train."""
 
-    backbone: str | None = None
+    backbone: Name | None = None
     """Hub id or folder of the pretrained encoder-decoder; for contrastive, an encoder is enough."""
-    start: str | None = None
+    start: Name | None = None
     """Folder, hub id or shipped name of a trained nugget model to start from instead of a backbone; for
     language_model, also a language model."""
     ratio: Ratio = DEFAULTS["ratio"]
@@ -133,7 +134,7 @@ class DataRecipe(Table):
     """Maximum number of tokens of a document, including special tokens; sentences are joined up to it."""
     min_tokens: PositiveCount = 2
     """Documents with fewer tokens are skipped."""
-    cache: str = CACHE
+    cache: Name = CACHE
     """Folder in which packed documents are stored for later runs."""
 
     @model_validator(mode="after")
@@ -181,7 +182,7 @@ class ObjectiveRecipe(Table):
     teacher's token vectors."""
     distill_temperature: Positive = 0.5
     """contrastive: divisor of the similarities in the distillation loss, after those of each query are standardized."""
-    teacher: str | None = None
+    teacher: Name | None = None
     """contrastive: hub id or folder of the teacher, with the tokenizer of the model; by default the initial model."""
     teacher_ratios: Annotated[list[Ratio], Field(min_length=2, max_length=2)] = [1.0, 1.0]
     """contrastive: number of teacher vectors per token of a query and of a document: 1 uses every token, a smaller
