@@ -25,12 +25,13 @@ from textnuggets.io.documents import Document
 from textnuggets.io.files import check_output, replacing
 from textnuggets.io.folders import remove_folder, remove_stale
 from textnuggets.io.hashing import short_digest
+from textnuggets.io.parquet import open_parquet, read_batches, read_table, write_parquet
 from textnuggets.io.progress import Progress
 from textnuggets.model.coverage import Coverage, collecting
 from textnuggets.model.encoding import Budget, encode_stream
 from textnuggets.model.fingerprint import fingerprint
 from textnuggets.model.modeling import NuggetModel
-from textnuggets.model.parquet import METADATA_KEY, nugget_schema, read_metadata, to_table, write_parquet
+from textnuggets.model.parquet import METADATA_KEY, nugget_schema, read_metadata, to_table
 
 PART_TEXTS = 1024
 DIGEST_KEY = b"textnuggets.digest"
@@ -119,7 +120,7 @@ def encode_to_parquet(
             path = folder / _part_name(len(parts))
             write_parquet(path, _tag(schema, digests[-1:]), [table])
             parts.append(path)
-    rows = write_parquet(out, _tag(schema, digests), map(pq.read_table, parts))
+    rows = write_parquet(out, _tag(schema, digests), map(read_table, parts))
     remove_folder(folder)
     if coverage is None:
         _warn(counted, out, fidelity)
@@ -172,8 +173,8 @@ def _open_folder(folder: Path, settings: dict[str, Any], resume: bool) -> list[P
 
 def _is_whole(path: Path) -> bool:
     try:
-        return path.is_file() and pq.read_metadata(path).num_rows > 0
-    except (pa.ArrowException, OSError):
+        return path.is_file() and len(read_table(path)) > 0  # reads all of it, to verify its checksums
+    except InputError:
         return False
 
 
@@ -186,7 +187,8 @@ def _finished_rows(out: Path, schema: pa.Schema, stream: Iterator[Document]) -> 
         digests.append(_digest(part))
     if pq.read_schema(out).metadata.get(DIGEST_KEY) != b" ".join(digests):
         raise InputError(f"{out} is complete, but holds other texts: delete it, or omit --resume.")
-    return int(pq.read_metadata(out).num_rows)
+    with open_parquet(out) as file:  # reads all of it, to verify its checksums
+        return sum(len(batch) for batch in read_batches(file, out, PART_TEXTS))
 
 
 def _compare(found: dict[str, Any], expected: dict[str, Any], what: str) -> None:
