@@ -102,7 +102,7 @@ def written(tmp_path):
 
 
 def test_files_written_here_have_checksums_of_all_pages(written):
-    path, table = written
+    path, _ = written
     data = bytearray(path.read_bytes())
     place = data.index(b"\x28\xb5\x2f\xfd") + 12  # inside the first compressed page
     data[place] ^= 1
@@ -126,8 +126,7 @@ def test_no_flipped_bit_changes_the_rows_that_are_read(written):
             with open_parquet(path) as file:
                 rows = [row for batch in read_batches(file, path, 2) for row in to_rows(batch)]
                 names.add(tuple(file.schema_arrow.names))
-        except InputError as error:
-            assert "\n" not in str(error)
+        except InputError:
             continue
         # The footer has no checksum: the name or type of a column may change, which readers of files check.
         if tuple(rows[0]) == ("text", "number") and isinstance(rows[0]["text"], str):

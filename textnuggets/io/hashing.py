@@ -15,7 +15,7 @@ from typing import Any
 BLOCK = 1 << 20  # bytes read from a file at a time
 
 
-def digest_bytes(*parts: bytes) -> str:
+def digest_bytes(*parts: bytes | memoryview) -> str:
     """Return the SHA-256 of the concatenated parts."""
     digest = hashlib.sha256()
     for part in parts:

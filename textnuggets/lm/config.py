@@ -22,7 +22,7 @@ class NuggetLMConfig(ShippedConfig):
             every `pooled` hidden states of each layer, read by self-attention.
         pooled: Number of positions that the compressive memory pools into one.
         base: Name of the nugget model that provides all weights not stored in this checkpoint.
-        base_weights: Fingerprint of the weights of `base`.
+        base_weights: Fingerprint of `base`.
     """
 
     model_type = "nugget_lm"

@@ -12,7 +12,7 @@ from textnuggets.io.disk import make_folder, sync_files
 from textnuggets.lm.config import NuggetLMConfig
 from textnuggets.lm.decoder import SegmentDecoder
 from textnuggets.model import quantized
-from textnuggets.model.fingerprint import fingerprint
+from textnuggets.model.fingerprint import fingerprint, has_fingerprint
 from textnuggets.model.load import load_nugget_model
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.tokenization import fetch
@@ -63,9 +63,10 @@ def read_difference(
     if isinstance(dtype, str):
         dtype = None if dtype == "auto" else getattr(torch, dtype)
     base = load_nugget_model(config.base, **{key: value for key, value in options.items() if key not in hub})
-    if (weights := fingerprint(base)) != config.base_weights:
+    if not has_fingerprint(base, str(config.base_weights)):
         raise CheckpointError(
-            f"{name!r} needs the model {config.base!r} with weights {config.base_weights}, but found weights {weights}."
+            f"{name!r} needs the model {config.base!r} with the fingerprint {config.base_weights}, but found "
+            f"{fingerprint(base)}."
         )
     index = fetch(name, quantized.INDEX, **hub)
     if index is None:

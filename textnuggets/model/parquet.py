@@ -224,7 +224,7 @@ def _to_nuggets(batch: pa.RecordBatch, row: int, others: dict[str, Any]) -> Nugg
         row: Index in the batch.
         others: The other columns of the row.
     """
-    values = {key: _to_numpy(batch.column(key)[row], key) for key in NUMBERS}
+    values: dict[str, Any] = {key: _to_numpy(batch.column(key)[row], key) for key in NUMBERS}
     tokens = others["tokens"]
     for key, is_null in (("id", others["id"] is None), ("tokens", tokens is None or None in tokens)):
         if is_null:
