@@ -91,19 +91,25 @@ class NuggetConfig(ShippedConfig):
         self.ratio = check_ratio(ratio)
         self.query_ratio = None if query_ratio is None else check_ratio(query_ratio)
         self.scorer_layer = check_count("scorer_layer", scorer_layer, at_least=0)
-        self.selector = selector  # checked against the registry when a model is built
+        self.selector = _check_kind(
+            "selector", selector, str, "a string"
+        )  # must be registered when a model is built
         self.gather: GatherMode = _check_choice("gather", gather, get_args(GatherMode))
         self.dim = None if dim is None else check_count("dim", dim, at_least=1)
         self.residual = check_residual(residual)
         self.feedback = _check_flag("feedback", feedback)
         self.freeze = _check_flag("freeze", freeze)
         self.window = None if window is None else check_count("window", window, at_least=SHORTEST)
-        self.objective = objective
+        self.objective = _check_kind("objective", objective, str | None, "a string or None")
         if isinstance(backbone, dict):
             backbone = AutoConfig.for_model(**backbone)
-        self.backbone = backbone
-        self.backbone_name = backbone_name
-        self.punctuation_ids = list(punctuation_ids or [])
+        self.backbone = _check_kind("backbone", backbone, PreTrainedConfig | None, "a configuration or None")
+        self.backbone_name = _check_kind("backbone_name", backbone_name, str | None, "a string or None")
+        self.punctuation_ids = list(
+            _check_kind("punctuation_ids", punctuation_ids or [], list | tuple, "a list of ids")
+        )
+        for item in self.punctuation_ids:
+            check_count("punctuation_ids", item, at_least=0)
         super().__init__(**kwargs)
 
     def ratio_of_queries(self, ratio: float | None = None) -> float:
@@ -153,7 +159,13 @@ def _check_flag(name: str, value: bool) -> bool:
     return value
 
 
+def _check_kind(name: str, value: Any, kind: Any, described: str) -> Any:
+    if not isinstance(value, kind):
+        raise ConfigError(f"{name} must be {described}, got {value!r}.")
+    return value
+
+
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> Any:
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise ConfigError(f"{name} must be one of {', '.join(choices)}; got {value!r}.")
     return value

@@ -118,14 +118,29 @@ def test_resuming_a_finished_file_of_other_texts_columns_or_weights_is_an_error(
         encode_to_parquet(other, iter(DOCUMENTS), out, name="m", resume=True)
 
 
-def test_a_damaged_part_is_encoded_again(model, tmp_path):
+def flip(data):
+    place = len(data) // 4  # inside the vectors, which are most of the file
+    return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+
+
+@pytest.mark.parametrize("damage", [lambda _: b"PAR1", flip])
+def test_a_damaged_part_is_encoded_again(model, tmp_path, damage):
     out, whole = tmp_path / "a.parquet", tmp_path / "whole.parquet"
     with pytest.raises(KeyboardInterrupt):
         encode_to_parquet(model, interrupted(DOCUMENTS, 19), out, name="m")
-    (tmp_path / "a.parquet.partial" / "part-000001.parquet").write_bytes(b"PAR1")
+    part = tmp_path / "a.parquet.partial" / "part-000001.parquet"
+    part.write_bytes(damage(part.read_bytes()))
     assert encode_to_parquet(model, iter(DOCUMENTS), out, name="m", resume=True) == 25
     encode_to_parquet(model, iter(DOCUMENTS), whole, name="m")
     assert same(out, whole)
+
+
+def test_resuming_a_finished_file_that_is_damaged_is_an_error(model, tmp_path):
+    out = tmp_path / "a.parquet"
+    encode_to_parquet(model, iter(DOCUMENTS), out, name="m")
+    out.write_bytes(flip(out.read_bytes()))
+    with pytest.raises(InputError, match=r"a\.parquet: damaged after row"):
+        encode_to_parquet(model, iter(DOCUMENTS), out, name="m", resume=True)
 
 
 def test_parts_after_a_damaged_one_are_discarded(model, tmp_path):

@@ -257,6 +257,10 @@ def test_a_tokenizer_that_adds_no_special_token_is_refused():
         ({"window": 4}, "window must be a whole number of at least 16"),
         ({"ration": 0.3}, "unknown setting 'ration': did you mean 'ratio'"),
         ({"feedback": "no"}, "feedback must be True or False, got 'no'"),
+        ({"selector": ["learned"]}, "selector must be a string"),
+        ({"backbone": "bart"}, "backbone must be a configuration or None, got 'bart'"),
+        ({"punctuation_ids": "ab"}, "punctuation_ids must be a list of ids, got 'ab'"),
+        ({"punctuation_ids": [1.5]}, "punctuation_ids must be a whole number of at least 0, got 1.5"),
     ],
 )
 def test_impossible_settings_are_refused(settings, message):

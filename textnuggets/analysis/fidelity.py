@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import pyarrow.parquet as pq
-
 from textnuggets.analysis.bleu import Bleu
 from textnuggets.config import check_ratio
 from textnuggets.errors import ConfigError
+from textnuggets.io.parquet import read_table
 from textnuggets.io.progress import Progress
 from textnuggets.model.coverage import Coverage, collecting, one_warning
 from textnuggets.model.modeling import NuggetModel
@@ -125,7 +124,7 @@ def find_shortfall(files: Sequence[Path], wanted: float) -> Shortfall | None:
     texts = 0
     below: list[tuple[float, str]] = []
     for path in files:
-        table = pq.read_table(path, columns=["id", "fidelity"])
+        table = read_table(path, columns=["id", "fidelity"])
         texts += len(table)
         rows = zip(table["fidelity"].to_pylist(), table["id"].to_pylist(), strict=True)
         below += [(reached, name) for reached, name in rows if reached < wanted]

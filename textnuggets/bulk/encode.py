@@ -26,13 +26,14 @@ from textnuggets.io.files import check_output, read_json_object, replacing
 from textnuggets.io.folders import remove_folder, remove_stale
 from textnuggets.io.hashing import short_digest
 from textnuggets.io.locks import writing
+from textnuggets.io.parquet import open_parquet, read_batches, read_table, write_parquet
 from textnuggets.io.progress import Progress
 from textnuggets.model.coverage import Coverage, collecting
 from textnuggets.model.encoding import Budget, encode_stream
 from textnuggets.model.fingerprint import fingerprint
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.nuggets import Nuggets
-from textnuggets.model.parquet import METADATA_KEY, nugget_schema, read_metadata, to_table, write_parquet
+from textnuggets.model.parquet import METADATA_KEY, nugget_schema, read_metadata, to_table
 
 PART_TEXTS = 1024
 DIGEST_KEY = b"textnuggets.digest"
@@ -145,7 +146,7 @@ def _write(
 
 def _read_part(path: Path, digest: bytes) -> pa.Table:
     """Return a part; raise InputError if it was not made from the texts with this digest."""
-    table = pq.read_table(path)
+    table = read_table(path)
     if table.schema.metadata.get(DIGEST_KEY) != digest:
         raise InputError(
             f"{path} holds other texts than this run wrote: delete {path.parent} and encode again."
@@ -199,8 +200,8 @@ def _open_folder(folder: Path, settings: dict[str, Any], resume: bool) -> list[P
 
 def _is_whole(path: Path) -> bool:
     try:
-        return path.is_file() and pq.read_metadata(path).num_rows > 0
-    except (pa.ArrowException, OSError):
+        return path.is_file() and len(read_table(path)) > 0  # reads all of it, to verify its checksums
+    except InputError:
         return False
 
 
@@ -213,7 +214,8 @@ def _finished_rows(out: Path, schema: pa.Schema, stream: Iterator[Document]) -> 
         digests.append(_digest(part))
     if pq.read_schema(out).metadata.get(DIGEST_KEY) != b" ".join(digests):
         raise InputError(f"{out} is complete, but holds other texts: delete it, or omit --resume.")
-    return int(pq.read_metadata(out).num_rows)
+    with open_parquet(out) as file:  # reads all of it, to verify its checksums
+        return sum(len(batch) for batch in read_batches(file, out, PART_TEXTS))
 
 
 def _compare(found: dict[str, Any], expected: dict[str, Any], what: str) -> None:

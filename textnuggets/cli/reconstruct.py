@@ -120,14 +120,17 @@ def reconstruct(
 def _originals(source: str, nuggets: str) -> dict[str, str]:
     """Return the original texts by id; raise InputError if a row of the nugget file has none."""
     from textnuggets.io.documents import read_documents
+    from textnuggets.io.parquet import read_batches, to_rows
     from textnuggets.model.parquet import open_nugget_file
 
     texts = {document.id: document.text for document in read_documents(source)}
     with open_nugget_file(nuggets) as file:
-        for batch in file.iter_batches(columns=["id"]):
-            for row_id in batch.column("id").to_pylist():
-                if row_id not in texts:
-                    raise InputError(f"{source} has no text with id {row_id!r}.")
+        for batch in read_batches(file, nuggets, 1024, ["id"]):
+            for row in to_rows(batch):
+                if isinstance(row, InputError):
+                    raise InputError(f"{nuggets}: {row}")
+                if row["id"] not in texts:
+                    raise InputError(f"{source} has no text with id {row['id']!r}.")
     return texts
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from textnuggets.errors import InputError, MissingExtraError
-from textnuggets.io.documents import is_unicode, open_parquet, parse_json_object, raise_bad_line, read_lines
+from textnuggets.io.documents import is_unicode, parse_json_object, raise_bad_line, read_lines
 from textnuggets.io.sentences import sentence_spans
 
 LAYOUTS = ("text", "sections", "chapters", "pairs", "translation")
@@ -97,12 +97,7 @@ def _file_records(path: Path) -> Iterator[Record]:
         for number, fields in enumerate(_datasets().load_from_disk(str(path)), 1):
             yield Record(f"{path}, row {number}", fields)
     elif path.suffix == ".parquet":
-        number = 0
-        with open_parquet(path) as file:
-            for batch in file.iter_batches(batch_size=256):
-                for fields in batch.to_pylist():
-                    number += 1
-                    yield Record(f"{path}, row {number}", fields)
+        yield from _parquet_records(path)
     else:
         is_json = ".jsonl" in path.suffixes
 
@@ -115,6 +110,19 @@ def _file_records(path: Path) -> Iterator[Record]:
                 raise InputError(f"not UTF-8 (byte {error.start + 1}: {error.reason}).") from error
 
         yield from read_lines(path, parse, raise_bad_line)
+
+
+def _parquet_records(path: Path) -> Iterator[Record]:
+    from textnuggets.io.parquet import open_parquet, read_batches, to_rows
+
+    number = 0
+    with open_parquet(path) as file:
+        for batch in read_batches(file, path, 256):
+            for fields in to_rows(batch):
+                number += 1
+                if isinstance(fields, InputError):
+                    raise InputError(f"{path}, row {number}: {fields}")
+                yield Record(f"{path}, row {number}", fields)
 
 
 def _hub_records(source: str) -> Iterator[Record]:

@@ -220,18 +220,9 @@ def decode_utf8(line: bytes) -> str:
         raise InputError(f"not UTF-8 (byte {error.start + 1}: {error.reason}).") from error
 
 
-def open_parquet(path: str | Path) -> Any:
-    """Open a `pyarrow.parquet.ParquetFile`; raise InputError naming the file if it is not one."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        return pq.ParquetFile(path)
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{path}: not a Parquet file ({str(error).splitlines()[0]}).") from error
-
-
 def _parquet(path: Path, on_bad: BadLine, with_metadata: bool) -> Iterator[Document]:
+    from textnuggets.io.parquet import open_parquet, read_batches, to_rows
+
     with open_parquet(path) as file:
         names = file.schema_arrow.names
         if names.count("text") != 1 or names.count("id") > 1:
@@ -241,14 +232,17 @@ def _parquet(path: Path, on_bad: BadLine, with_metadata: bool) -> Iterator[Docum
         rest = [name for name in dict.fromkeys(names) if name not in ("text", "id")] if with_metadata else []
         columns = ["text", *(["id"] if "id" in names else []), *rest]
         number = 0
-        for batch in file.iter_batches(batch_size=1024, columns=columns):
-            texts = batch.column("text").to_pylist()
-            ids = batch.column("id").to_pylist() if "id" in names else [None] * len(texts)
-            others = batch.select(rest).to_pylist() if rest else [None] * len(texts)
-            for text, name, other in zip(texts, ids, others, strict=True):
+        for batch in read_batches(file, path, 1024, columns):
+            for row in to_rows(batch):
                 number += 1
+                if isinstance(row, InputError):
+                    on_bad(InputError(f"{path}, row {number}: {row}"))
+                    continue
+                text, name = row.pop("text"), row.pop("id", None)
                 if not isinstance(text, str):
                     on_bad(InputError(f"{path}, row {number}: 'text' is {type(text).__name__}."))
                     continue
                 place = f"{path}, row {number}"
-                yield Document(str(number if name is None else name), text, other, name is not None, place)
+                yield Document(
+                    str(number if name is None else name), text, row or None, name is not None, place
+                )

@@ -16,7 +16,7 @@ BLOCK = 1 << 20  # bytes read from a file at a time
 SPARSE_BLOCK = 1 << 16  # the same for `digest_sparse`, whose result depends on it
 
 
-def digest_bytes(*parts: bytes) -> str:
+def digest_bytes(*parts: bytes | memoryview) -> str:
     """Return the SHA-256 of the concatenated parts."""
     digest = hashlib.sha256()
     for part in parts:

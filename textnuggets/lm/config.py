@@ -22,7 +22,7 @@ class NuggetLMConfig(ShippedConfig):
             every `pooled` hidden states of each layer, read by self-attention.
         pooled: Number of positions that the compressive memory pools into one.
         base: Name of the nugget model that provides all weights not stored in this checkpoint.
-        base_weights: Fingerprint of the weights of `base`.
+        base_weights: Fingerprint of `base`.
     """
 
     model_type = "nugget_lm"
@@ -42,10 +42,12 @@ class NuggetLMConfig(ShippedConfig):
     ) -> None:
         if isinstance(nugget, dict):
             nugget = NuggetConfig(**nugget)
+        if not isinstance(nugget, NuggetConfig | None):
+            raise ConfigError(f"nugget must be the settings of a nugget model, got {nugget!r}.")
         self.nugget = nugget
         self.segment = check_count("segment", segment, at_least=2)
         self.history = check_count("history", history, at_least=0)
-        if memory not in get_args(Memory):
+        if not isinstance(memory, str) or memory not in get_args(Memory):
             raise ConfigError(f"memory must be one of {', '.join(get_args(Memory))}; got {memory!r}.")
         self.memory = memory
         self.pooled = check_count("pooled", pooled, at_least=1)

@@ -12,10 +12,11 @@ from textnuggets.io.disk import make_folder, sync_files
 from textnuggets.lm.config import NuggetLMConfig
 from textnuggets.lm.decoder import SegmentDecoder
 from textnuggets.model import quantized
-from textnuggets.model.fingerprint import fingerprint
+from textnuggets.model.fingerprint import fingerprint, has_fingerprint
 from textnuggets.model.load import load_nugget_model
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.tokenization import fetch
+from textnuggets.model.trial import check_finite
 
 Model = TypeVar("Model", bound=SegmentDecoder)
 
@@ -62,22 +63,34 @@ def read_difference(
     dtype = options.pop("dtype", options.pop("torch_dtype", None))
     if isinstance(dtype, str):
         dtype = None if dtype == "auto" else getattr(torch, dtype)
-    base = load_nugget_model(config.base, **{key: value for key, value in options.items() if key not in hub})
-    if (weights := fingerprint(base)) != config.base_weights:
+    if not isinstance(config.base, str) or config.nugget is None:
         raise CheckpointError(
-            f"{name!r} needs the model {config.base!r} with weights {config.base_weights}, but found weights {weights}."
+            f"{name!r}: 'base' and 'nugget' of its config.json are not a name and settings."
+        )
+    try:
+        base = load_nugget_model(
+            config.base, **{key: value for key, value in options.items() if key not in hub}
+        )
+    except CheckpointError as error:
+        raise CheckpointError(f"{name!r} needs the model {config.base!r}: {error}") from error
+    if not has_fingerprint(base, str(config.base_weights)):
+        raise CheckpointError(
+            f"{name!r} needs the model {config.base!r} with the fingerprint {config.base_weights}, but found "
+            f"{fingerprint(base)}."
         )
     index = fetch(name, quantized.INDEX, **hub)
     if index is None:
         raise CheckpointError(f"{name!r} is incomplete: {quantized.INDEX} is missing.")
     # The loaded model has all its weights and no longer depends on the base.
     config.base = config.base_weights = None
-    base.config.ratio = config.nugget.ratio  # type: ignore[union-attr]
+    base.config.ratio = config.nugget.ratio
     config.nugget = base.config
     model = kind(config, base)
     changed = quantized.read_compact(index, lambda file: fetch(name, file, **hub))
     unknown = model.load_state_dict(changed, strict=False).unexpected_keys
     if unknown:
         raise CheckpointError(f"{name!r} has unexpected weights: {', '.join(unknown[:3])}.")
+    check_finite(model, name)
+    model.check_room(config.history)
     model.to(device=base.device, dtype=base.dtype if dtype is None else dtype)  # type: ignore[call-arg]
     return model.eval()

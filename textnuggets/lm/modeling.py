@@ -18,13 +18,16 @@ from textnuggets.lm.stream import Stream
 from textnuggets.model.checkpoint import (
     best_device,
     check_complete,
+    check_shards,
     explain_loading,
+    explain_saved,
     hub_options,
     quiet_loading,
 )
 from textnuggets.model.families import backbone_window
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.tokenization import load_tokenizer, special_frame
+from textnuggets.model.trial import check_finite, try_model
 from textnuggets.shipped import locate
 
 
@@ -64,7 +67,7 @@ class NuggetLM(SegmentDecoder):
         """Load a saved language model: a shipped one by name, a folder or a hub id."""
         name = locate(name)
         hub = hub_options(options)
-        with explain_loading(str(name)), quiet_loading():
+        with explain_saved(str(name)), quiet_loading():
             settings, _ = NuggetLMConfig.get_config_dict(str(name), **hub)
             if (kind := settings.get("model_type")) != NuggetLMConfig.model_type:
                 raise CheckpointError(
@@ -74,14 +77,17 @@ class NuggetLM(SegmentDecoder):
                 given = options.pop("config", None)  # AutoModel passes it
                 config = deepcopy(given) or NuggetLMConfig(**settings)
                 return read_difference(cls, str(name), config, hub, **options)
+            check_shards(str(name), hub.get("subfolder", ""))
             loaded: Any = super().from_pretrained(
                 str(name), *args, use_safetensors=True, output_loading_info=True, **options
             )
-        model, report = loaded
-        check_complete(str(name), report["missing_keys"])
-        model.nugget._tokenizer = load_tokenizer(str(name), "nugget", **hub)
-        with explain_loading(str(name)):
+            model, report = loaded
+            check_complete(str(name), report["missing_keys"])
+            check_finite(model, str(name))
+            model.nugget._tokenizer = load_tokenizer(str(name), "nugget", **hub)
             model.nugget.adapter.load_generation_config(str(name), **hub)
+            model.check_room(model.config.history)
+            try_model(model.nugget, str(name))
         model.nugget._freeze()
         return model
 
@@ -139,7 +145,7 @@ def is_language_model(name: str) -> bool:
     path = locate(name)
     with explain_loading(path):
         settings, _ = NuggetLMConfig.get_config_dict(path)
-    return bool(settings.get("model_type") == NuggetLMConfig.model_type)
+        return bool(settings.get("model_type") == NuggetLMConfig.model_type)
 
 
 def load_language_model(name: str | Path, device: str | None = None, **options: Any) -> NuggetLM:

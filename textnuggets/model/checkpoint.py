@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,8 +13,9 @@ from safetensors import SafetensorError
 from transformers import AutoConfig, PreTrainedConfig
 
 from textnuggets.config import NuggetConfig
-from textnuggets.errors import CheckpointError, TextnuggetsError
+from textnuggets.errors import CheckpointError, MissingExtraError, TextnuggetsError
 
+LONGEST = 300  # characters of an error of another library that are shown
 HUB_OPTIONS = ("revision", "token", "cache_dir", "local_files_only", "force_download", "subfolder")
 
 
@@ -53,7 +55,7 @@ def check_checkpoint(name: str, **hub: Any) -> None:
         raise CheckpointError(f"{name!r} contains no model: it has no config.json.")
     with explain_loading(name):
         settings, _ = PreTrainedConfig.get_config_dict(name, **hub)
-    kind = settings.get("model_type")
+        kind = settings.get("model_type")
     if kind == "nugget_lm":
         raise CheckpointError(f"{name!r} is a language model: load it with textnuggets.load or NuggetLM.")
     if kind != NuggetConfig.model_type:
@@ -77,18 +79,59 @@ def check_complete(name: str, missing: Iterable[str]) -> None:
         )
 
 
+def check_names(index: Path, files: Iterable[Any]) -> None:
+    """Raise CheckpointError if an index of weights names anything but files beside it."""
+    for file in files:
+        if not isinstance(file, str) or file in ("", ".", "..") or set(file) & set("/\\:\0"):
+            raise CheckpointError(
+                f"{index} names the file {file!r}: it must be a plain name of a file beside it."
+            )
+
+
+def check_shards(name: str, subfolder: str = "") -> None:
+    """Raise CheckpointError if the weights of a folder are not all inside it; files of the Hub always are."""
+    index = Path(name) / subfolder / "model.safetensors.index.json"
+    if index.is_file():
+        try:
+            files = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise CheckpointError(f"{index} is damaged: save or download the model again.") from error
+        check_names(index, files)
+
+
+@contextmanager
+def explain_saved(name: str) -> Iterator[None]:
+    """Raise all errors of loading a saved model as CheckpointError, since its own files are the cause."""
+    try:
+        with explain_loading(name):
+            yield
+    except (CheckpointError, MissingExtraError):
+        raise
+    except TextnuggetsError as error:
+        raise CheckpointError(f"cannot load {name!r}: {error}") from error
+
+
 @contextmanager
 def explain_loading(name: str) -> Iterator[None]:
-    """Raise errors of reading files or downloading from the Hub as CheckpointError."""
+    """Raise errors of reading files or downloading from the Hub as CheckpointError.
+
+    Any exception: damaged files raise almost all types in transformers, tokenizers and PyTorch.
+    """
     try:
         yield
     except TextnuggetsError:
         raise
-    except (OSError, ValueError, SafetensorError) as error:
-        reason = str(error).strip().split("\n")[0]
+    except Exception as error:
+        reason = " ".join(str(error).split())
+        is_explained = isinstance(error, OSError | ValueError | SafetensorError)
+        if not is_explained or isinstance(error, json.JSONDecodeError):
+            reason = f"its files are damaged or do not fit together ({type(error).__name__}: {reason})"
+        reason = reason if len(reason) <= LONGEST else f"{reason[:LONGEST]} ..."
         # A hub id has at most one slash and no leading dot: anything else must be a folder.
         if not Path(name).exists() and (name.count("/") > 1 or name.startswith((".", "/", "~"))):
             reason = "no such folder."
         elif "trust_remote_code" in str(error):
             reason = "it refers to its own Python code, which is never run."
+        elif "ignore_mismatched_sizes" in str(error):
+            reason = "its weights have other shapes than its config.json describes."
         raise CheckpointError(f"cannot load {name!r}: {reason}") from error

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from textnuggets.config import check_count, check_ratio
-from textnuggets.errors import ConfigError, InputError
+from textnuggets.errors import CheckpointError, ConfigError, InputError
 from textnuggets.io.batching import batches
 from textnuggets.io.documents import is_unicode
 from textnuggets.io.progress import Progress
@@ -147,14 +147,27 @@ def _encode_batch(
             count=torch.tensor(counts, device=model.device),
             sentence_ends=None if sentence_ends is None else sentence_ends.to(model.device),
         )
-    vectors = output.nuggets.float().cpu().numpy().astype(dtype, copy=False)
-    scores = output.scores.float().cpu().numpy()
+    vectors = _finite(output.nuggets.float().cpu().numpy(), dtype)
+    scores = _finite(output.scores.float().cpu().numpy(), np.dtype(np.float32))
     positions = output.selection.positions.cpu().numpy()
     kept = output.selection.kept.sum(-1).tolist()
     return [
         _assemble(window, vectors[i, :k], scores[i, :k], positions[i, :k], model.selector.pools)
         for i, (window, k) in enumerate(zip(windows, kept, strict=True))
     ]
+
+
+def _finite(values: NDArray[np.float32], dtype: np.dtype[np.floating]) -> NDArray[np.floating]:
+    """Return the output of a model in another dtype; raise an error if it is or becomes NaN or infinite."""
+    if not np.isfinite(values).all():
+        raise CheckpointError(
+            "the model returns NaN or infinite vectors: its weights are damaged, or its training diverged."
+        )
+    with np.errstate(over="ignore"):
+        converted = values.astype(dtype, copy=False)
+    if converted is not values and not np.isfinite(converted).all():
+        raise ConfigError(f"a vector has values beyond the range of {dtype.name}: use dtype float32.")
+    return converted
 
 
 def _assemble(

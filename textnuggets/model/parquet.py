@@ -7,18 +7,19 @@ ratio and version.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import types
 
 from textnuggets import __version__
 from textnuggets.errors import InputError
-from textnuggets.io.documents import open_parquet
-from textnuggets.io.files import check_output, replacing
+from textnuggets.io.files import check_output
+from textnuggets.io.parquet import open_parquet, read_batches, to_rows, write_parquet
 from textnuggets.model.layout import ORDINARY, Layout
 from textnuggets.model.nuggets import Nuggets
 
@@ -26,13 +27,26 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 METADATA_KEY = b"textnuggets"
-COLUMNS = {"id", "vectors", "scores", "positions", "spans", "tokens", "token_count", "windows"}
+OPTIONAL = {"layout", "text"}  # the layout is absent in files of early versions
+NUMBERS = ("vectors", "scores", "positions", "spans", "windows")  # columns that become NumPy arrays
 LAYOUT = pa.struct(
     {
         "words": pa.list_(pa.int64()),
         "runs": pa.list_(pa.struct({"before": pa.int64(), "space": pa.string()})),
     }
 )
+SHAPES = {
+    "id": "string",
+    "vectors": "list<float[d]>",
+    "scores": "list<float>",
+    "positions": "list<integer>",
+    "spans": "list<integer[2]>",
+    "tokens": "list<string>",
+    "token_count": "integer",
+    "windows": "list<integer[4]>",
+    "layout": "struct<words: list<integer>, runs: list<struct<before: integer, space: string>>>",
+    "text": "string",
+}
 DTYPES = {"float32": pa.float32(), "float16": pa.float16(), "float64": pa.float64()}
 
 
@@ -127,12 +141,20 @@ def iter_nuggets(path: str | Path, batch_size: int = 256) -> Iterator[tuple[str,
 
 def iter_rows(path: str | Path, batch_size: int = 256) -> Iterator[tuple[str, Nuggets, str | None]]:
     """Stream `(id, nuggets, text)` from a file; the text is None if it was not stored."""
+    number = 0
     with open_nugget_file(path) as file:
-        for batch in file.iter_batches(batch_size=batch_size):
-            has_text = "text" in batch.schema.names
-            texts = batch.column("text").to_pylist() if has_text else [None] * len(batch)
-            for (name, nuggets), text in zip(_from_batch(batch), texts, strict=True):
-                yield name, nuggets, text
+        columns = [name for name in SHAPES if name in file.schema_arrow.names]
+        for batch in read_batches(file, path, batch_size, columns):
+            others = [name for name in batch.schema.names if name not in NUMBERS]
+            for index, row in enumerate(to_rows(batch.select(others))):
+                number += 1
+                try:
+                    if isinstance(row, InputError):
+                        raise row
+                    nuggets = _to_nuggets(batch, index, row)
+                except InputError as error:
+                    raise InputError(f"{path}, row {number}: {error}") from error
+                yield row["id"], nuggets, row.get("text")
 
 
 def is_nugget_file(path: str | Path) -> bool:
@@ -152,18 +174,24 @@ def read_metadata(path: str | Path) -> dict[str, Any]:
         written = file.schema_arrow.metadata[METADATA_KEY]
     try:
         metadata = json.loads(written)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: its metadata is damaged ({error}).") from error
-    return metadata if isinstance(metadata, dict) else {}
+    if not isinstance(metadata, dict):
+        return {}
+    for key in ("model", "weights"):
+        if not isinstance(metadata.get(key), str | None):
+            raise InputError(f"{path}: its metadata is damaged ({key!r} is {metadata[key]!r}, not a string).")
+    return metadata
 
 
 def check_encoder(path: str | Path, model: PreTrainedModel) -> None:
     """Raise InputError if other weights than this model's encoded a file; a file of `save_nuggets` records none."""
-    from textnuggets.model.fingerprint import fingerprint
+    from textnuggets.model.fingerprint import fingerprint, has_fingerprint
 
     about = read_metadata(path)
     recorded = about.get("weights")
-    if recorded is not None and recorded != (weights := fingerprint(model)):
+    if recorded is not None and not has_fingerprint(model, recorded):
+        weights = fingerprint(model)
         raise InputError(
             f"{path} was encoded by the model {about.get('model')!r} with weights {recorded}, not {weights}: use the model "
             f"that encoded it."
@@ -175,21 +203,30 @@ def open_nugget_file(path: str | Path) -> pq.ParquetFile:
     if not Path(path).is_file():
         raise InputError(f"{path}: no such file.")
     file = open_parquet(path)
-    names = set(file.schema_arrow.names)
-    if METADATA_KEY not in (file.schema_arrow.metadata or {}) or not names >= COLUMNS:
+    names = file.schema_arrow.names
+    is_complete = set(names) >= SHAPES.keys() - OPTIONAL and all(names.count(name) <= 1 for name in SHAPES)
+    if METADATA_KEY not in (file.schema_arrow.metadata or {}) or not is_complete:
         file.close()
         raise InputError(f"{path}: a Parquet file, but not of nuggets; create one with: textnuggets encode")
+    for field in file.schema_arrow:
+        if (expected := SHAPES.get(field.name)) not in (None, _shape(field.type)):
+            file.close()
+            raise InputError(f"{path}: the column {field.name!r} is {field.type}, not {expected}.")
     return file
 
 
-def write_parquet(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> int:
-    """Write tables as row groups, atomically, and return the number of rows."""
-    rows = 0
-    with replacing(path) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
-        for table in tables:
-            writer.write_table(table.cast(schema))
-            rows += len(table)
-    return rows
+def _shape(kind: pa.DataType) -> str:
+    """Return a type without the widths of numbers and the dimensions of vectors, as in `SHAPES`."""
+    if types.is_list(kind) or types.is_large_list(kind):
+        return f"list<{_shape(kind.value_type)}>"
+    if types.is_fixed_size_list(kind):
+        is_vector = types.is_floating(kind.value_type) and kind.list_size > 0
+        return f"{_shape(kind.value_type)}[{'d' if is_vector else kind.list_size}]"
+    if types.is_struct(kind):
+        return f"struct<{', '.join(f'{part.name}: {_shape(part.type)}' for part in kind)}>"
+    names = {types.is_string: "string", types.is_large_string: "string", types.is_integer: "integer"}
+    names[types.is_floating] = "float"
+    return next((name for is_kind, name in names.items() if is_kind(kind)), str(kind))
 
 
 def _lists(arrays: list[np.ndarray], lengths: list[int], kind: pa.DataType) -> pa.Array:
@@ -203,18 +240,26 @@ def _lists(arrays: list[np.ndarray], lengths: list[int], kind: pa.DataType) -> p
     return pa.ListArray.from_arrays(offsets, values, type=kind)
 
 
-def _from_batch(batch: pa.RecordBatch) -> Iterator[tuple[str, Nuggets]]:
-    ids = batch.column("id").to_pylist()
-    tokens = batch.column("tokens").to_pylist()
-    has_layout = "layout" in batch.schema.names  # absent in files of early versions
-    layouts = batch.column("layout").to_pylist() if has_layout else [None] * len(batch)
-    for row, name in enumerate(ids):
-        values: dict[str, Any] = {
-            key: _to_numpy(batch.column(key)[row].values)
-            for key in ("vectors", "scores", "positions", "spans", "windows")
-        }
-        layout = _layout_of(layouts[row])
-        yield name, Nuggets(**values, tokens=tuple(tokens[row]), layout=layout)
+def _to_nuggets(batch: pa.RecordBatch, row: int, others: dict[str, Any]) -> Nuggets:
+    """Return the nuggets of a row; raise InputError if a value is missing, negative or not finite.
+
+    Args:
+        batch: The columns `NUMBERS`, among others.
+        row: Index in the batch.
+        others: The other columns of the row.
+    """
+    values: dict[str, Any] = {key: _to_numpy(batch.column(key)[row], key) for key in NUMBERS}
+    tokens = others["tokens"]
+    for key, is_null in (("id", others["id"] is None), ("tokens", tokens is None or None in tokens)):
+        if is_null:
+            raise InputError(f"the column {key!r} has null values.")
+    for key in ("vectors", "scores"):
+        if not np.isfinite(values[key]).all():
+            raise InputError(f"the column {key!r} has NaN or infinite values: encode the text again.")
+    for key in ("positions", "spans", "windows"):
+        if (values[key] < 0).any():
+            raise InputError(f"the column {key!r} has negative values.")
+    return Nuggets(**values, tokens=tuple(tokens), layout=_layout_of(others.get("layout")))
 
 
 def _layout_value(layout: Layout) -> dict[str, Any] | None:
@@ -228,12 +273,20 @@ def _layout_value(layout: Layout) -> dict[str, Any] | None:
 
 
 def _layout_of(value: dict[str, Any] | None) -> Layout:
-    if value is None:
+    if value is None:  # unknown, as in files of early versions
         return ORDINARY
-    return Layout(tuple(value["words"]), tuple((run["before"], run["space"]) for run in value["runs"]))
+    words, runs = value["words"], value["runs"]
+    if None in (words, runs) or None in words or None in runs or any(None in run.values() for run in runs):
+        raise InputError("the column 'layout' has null values.")
+    return Layout(tuple(words), tuple((run["before"], run["space"]) for run in runs))
 
 
-def _to_numpy(values: pa.Array) -> np.ndarray:
-    if pa.types.is_fixed_size_list(values.type):
-        return values.flatten().to_numpy(zero_copy_only=False).reshape(-1, values.type.list_size)
-    return values.to_numpy(zero_copy_only=False)
+def _to_numpy(value: pa.Scalar, name: str) -> np.ndarray:
+    values = value.values
+    flat = values
+    if values is not None and types.is_fixed_size_list(values.type):
+        flat = values.flatten()
+    if values is None or values.null_count or flat.null_count:
+        raise InputError(f"the column {name!r} has null values.")
+    numbers = flat.to_numpy(zero_copy_only=False)
+    return numbers if flat is values else numbers.reshape(-1, values.type.list_size)

@@ -17,6 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from textnuggets.errors import CheckpointError
+from textnuggets.model.checkpoint import check_names
 
 INDEX = "compact.json"  # maps each tensor to its file; its presence marks a compact folder
 SCALE = "::scale"  # suffix of the name of a matrix's scales
@@ -79,8 +80,9 @@ def read_compact(index: Path, fetch: Callable[[str], Path | None]) -> dict[str, 
     """
     try:
         file_of = json.loads(index.read_text(encoding="utf-8"))["tensors"]
+        check_names(index, file_of.values())
         files = sorted(set(file_of.values()))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"{index} is damaged: save or download the model again.") from error
     stored: dict[str, Tensor] = {}
     for file in files:
@@ -89,6 +91,8 @@ def read_compact(index: Path, fetch: Callable[[str], Path | None]) -> dict[str, 
             raise CheckpointError(f"{index} names {file}, which is missing.")
         with safe_open(path, framework="pt") as tensors:
             stored |= {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118
+    if wrong := sorted(stored.keys() ^ file_of.keys()):
+        raise CheckpointError(f"{index} and the files it names differ in {wrong[0]}: save the model again.")
     state: dict[str, Tensor] = {}
     for name, value in stored.items():
         if name + SCALE in stored:

@@ -19,7 +19,9 @@ from textnuggets.model.card import model_card
 from textnuggets.model.checkpoint import (
     check_checkpoint,
     check_complete,
+    check_shards,
     explain_loading,
+    explain_saved,
     hub_options,
     load_config,
     quiet_loading,
@@ -27,6 +29,7 @@ from textnuggets.model.checkpoint import (
 from textnuggets.model.families import find_family
 from textnuggets.model.selection import get_selector
 from textnuggets.model.tokenization import check_tokenizer, fetch, load_tokenizer, punctuation_ids
+from textnuggets.model.trial import check_finite, try_model
 from textnuggets.shipped import locate
 
 
@@ -67,8 +70,10 @@ class SavedModel(PreTrainedModel):
             backbone_config = load_config(name, **hub)
             find_family(backbone_config)
             tokenizer = tokenizer or load_tokenizer(name, backbone_config.model_type, **hub)
+            check_shards(name, hub.get("subfolder", ""))
             with explain_loading(name), quiet_loading():
                 loaded = load_backbone(name, backbone_config, **options)
+            check_finite(loaded, name)
         config.backbone = loaded.config
         if tokenizer is not None:
             config.punctuation_ids = punctuation_ids(check_tokenizer(tokenizer, "this backbone"))
@@ -85,8 +90,9 @@ class SavedModel(PreTrainedModel):
         """Load a saved nugget model and its tokenizer, by shipped name, folder or hub id."""
         hub = hub_options(options)
         name = locate(name)
-        check_checkpoint(str(name), **hub)
-        with explain_loading(str(name)), quiet_loading():
+        with explain_saved(str(name)), quiet_loading():
+            check_checkpoint(str(name), **hub)
+            check_shards(str(name), hub.get("subfolder", ""))
             source: str | None = str(name)
             if (index := fetch(str(name), quantized.INDEX, **hub)) is not None:
                 options["state_dict"] = quantized.read_compact(
@@ -97,11 +103,12 @@ class SavedModel(PreTrainedModel):
             loaded: Any = super().from_pretrained(
                 source, *args, use_safetensors=True, output_loading_info=True, **options
             )
-        model, report = loaded
-        check_complete(str(name), report["missing_keys"])
-        model._tokenizer = load_tokenizer(str(name), NuggetConfig.model_type, **hub)
-        with explain_loading(str(name)):
+            model, report = loaded
+            check_complete(str(name), report["missing_keys"])
+            check_finite(model, str(name))
+            model._tokenizer = load_tokenizer(str(name), NuggetConfig.model_type, **hub)
             model.adapter.load_generation_config(str(name), **hub)
+            try_model(model, str(name))
         model._freeze()
         model.config.name_or_path = str(name)
         return model

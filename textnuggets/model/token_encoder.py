@@ -22,7 +22,8 @@ def load_token_encoder(name: str | Path) -> NuggetModel:
     name = find_shipped(name) or name
     with explain_loading(str(name)):
         settings, _ = PreTrainedConfig.get_config_dict(str(name))
-    if settings.get("model_type") != NuggetConfig.model_type:
+        kind = settings.get("model_type")
+    if kind != NuggetConfig.model_type:
         config = NuggetConfig(selector="all_tokens", scorer_layer=0, feedback=False, residual="off")
         return NuggetModel.from_backbone(name, config).to(best_device())  # type: ignore[arg-type]
     model = load_nugget_model(name)

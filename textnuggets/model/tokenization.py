@@ -19,7 +19,7 @@ from tokenizers.processors import TemplateProcessing
 from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from textnuggets.errors import BackboneError, MissingExtraError
+from textnuggets.errors import BackboneError, CheckpointError, MissingExtraError
 from textnuggets.model.checkpoint import explain_loading
 
 CONTENT = (2.0, 16.0)  # range in nats; pieces of the target side alone have no meaningful probability
@@ -34,10 +34,14 @@ def load_tokenizer(name: str, model_type: str, **hub: Any) -> PreTrainedTokenize
             raise BackboneError(f"{name!r} has no tokenizer: a Marian model needs source.spm and vocab.json.")
         if fetch(name, "target_vocab.json", **hub) is not None:
             raise BackboneError(f"{name!r} has separate vocabularies; only a joint vocabulary is supported.")
-        return build_marian_tokenizer(source, vocabulary)
+        with explain_loading(name):
+            return build_marian_tokenizer(source, vocabulary)
+    if model_type == "nugget" and fetch(name, "tokenizer.json", **hub) is None:
+        # Without it, transformers may build a tokenizer that knows no word.
+        raise CheckpointError(f"{name!r} has no tokenizer.json: save or download it again.")
     with explain_loading(name):
         tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False, **hub)
-    return check_tokenizer(tokenizer, name)
+        return check_tokenizer(tokenizer, name)
 
 
 def check_tokenizer(tokenizer: Any, name: str) -> PreTrainedTokenizerFast:

@@ -8,7 +8,7 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 from textnuggets.errors import IndexFileError
-from textnuggets.model.fingerprint import fingerprint, lasting_name
+from textnuggets.model.fingerprint import fingerprint, has_fingerprint, lasting_name
 from textnuggets.model.load import load_nugget_model
 from textnuggets.model.modeling import NuggetModel
 
@@ -28,7 +28,7 @@ class Manifest:
     model: str
     """Folder or name of the model."""
     fingerprint: str
-    """Fingerprint of the model's weights."""
+    """Fingerprint of the model: its weights, tokenizer and settings."""
     ratio: float
     """Compression ratio of documents."""
     query_ratio: float
@@ -128,8 +128,8 @@ def check_model(manifest: Manifest, model: NuggetModel, place: str) -> None:
 
 
 def _check_weights(manifest: Manifest, model: NuggetModel, name: str | None, place: str) -> None:
-    if (weights := fingerprint(model)) != manifest.fingerprint:
+    if not has_fingerprint(model, str(manifest.fingerprint)):
         raise IndexFileError(
-            f"{place} was built with {manifest.model!r} (weights {manifest.fingerprint}); {name!r} has other "
-            f"weights ({weights})."
+            f"{place} was built with {manifest.model!r} (fingerprint {manifest.fingerprint}); {name!r} has other "
+            f"weights or another tokenizer ({fingerprint(model)})."
         )

@@ -14,6 +14,7 @@ from textnuggets.io.batching import batches
 from textnuggets.io.documents import BadLine, Document, is_unicode
 from textnuggets.io.hashing import short_digest
 from textnuggets.io.progress import Progress
+from textnuggets.model.fingerprint import is_sampled
 from textnuggets.model.maxsim import unit
 from textnuggets.model.nuggets import Nuggets
 from textnuggets.model.parquet import iter_rows, read_metadata
@@ -61,6 +62,11 @@ def encoded_rows(path: str | Path, manifest: Manifest, on_bad: BadLine) -> Itera
     """Return the rows of a Parquet file of nuggets; raise IndexFileError if they do not fit the index."""
     about = read_metadata(path)
     if about.get("weights") != manifest.fingerprint:
+        if is_sampled(about.get("weights") or "") != is_sampled(manifest.fingerprint):
+            raise IndexFileError(
+                f"{path} and the index cannot be compared, because an early version, whose fingerprints did not cover all "
+                f"weights, made one of them: encode or index the texts again."
+            )
         raise IndexFileError(
             f"{path} was made by {about.get('model')!r} (weights {about.get('weights')}), the index by "
             f"{manifest.model!r} ({manifest.fingerprint})."

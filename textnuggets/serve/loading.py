@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from textnuggets.errors import CheckpointError, IndexFileError, MissingExtraError
-from textnuggets.model.fingerprint import fingerprint, lasting_name
+from textnuggets.model.fingerprint import has_fingerprint, lasting_name
 from textnuggets.model.load import load_nugget_model
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.search.index import NuggetIndex
@@ -38,7 +38,7 @@ def load_all(
             add(name)
         if index is not None:
             expected = index.manifest.fingerprint
-            same = (model for model in models.values() if fingerprint(model) == expected)
+            same = (model for model in models.values() if has_fingerprint(model, expected))
             model = next(same, None) or add(index.manifest.model)
             index.close()
             index = NuggetIndex.open(index.place, model)
