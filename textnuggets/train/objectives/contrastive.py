@@ -28,7 +28,7 @@ from textnuggets.train.projection import fit_projection
 from textnuggets.train.query_pairs import QueryPairs
 from textnuggets.train.recipe import Recipe
 
-GROUP = 8  # texts of similar length that are encoded together; sentences and documents differ much in length
+GROUP = 16  # texts of similar length that are encoded together; sentences and documents differ much in length
 FITTED = 1024  # documents whose nuggets determine the initial projection
 
 # -------------------------------------------------------------------- loss
