@@ -274,7 +274,7 @@ def test_the_commands_evaluate_and_generate(tmp_path, capsys, monkeypatch):
         (["evaluate", tmp_path / "lm", tmp_path / "text.txt", "--out", tmp_path / "text.txt"], "is a file"),
         (
             ["evaluate", tmp_path / "lm", tmp_path / "text.txt", "--ratio", 7, "--history", 0],
-            "ratio must lie",
+            "must be above 0 and at most 1, got 7",
         ),
         ([*generate, "--sample", "--beams", 3], "cannot be combined"),
         ([*generate, "--top-p", 0.5], "no effect without --sample"),
