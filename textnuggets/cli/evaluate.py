@@ -189,7 +189,11 @@ def similarity(
         int | None, typer.Option(min=1, max=LARGEST, help="Use only the first N queries.")
     ] = None,
     grades: Annotated[
-        str | None, typer.Option(help="Mapping of grades in qrels.tsv, such as 1=4,2=3; others are left out.")
+        str | None, typer.Option(help="Mapping of grades in the qrels, such as 1=4,2=3; others are left out.")
+    ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(help="Queries of a collection in BEIR's layout: test (the default), dev or train."),
     ] = None,
     lowercase: Annotated[
         bool, typer.Option("--lowercase", help="Convert texts to lower case, for collections in capitals.")
@@ -208,7 +212,7 @@ def similarity(
 
     from textnuggets.evaluate.tasks import read_task
 
-    task = read_task(folder, seed, meaning, lowercase).head(queries)
+    task = read_task(folder, seed, meaning, lowercase, split).head(queries)
 
     from textnuggets.evaluate.provenance import write_results
     from textnuggets.evaluate.similarity import evaluate_similarity, to_markdown

@@ -4,6 +4,7 @@ The layout is recognized by the files, each of which may be gzipped:
 
     docs.txt (id TAB text), task.jsonl ({"source", "candidates", "answer"})   one right candidate of several
     corpus.jsonl, queries.jsonl ({"id", "text"}), qrels.tsv (query, document, grade)   retrieval
+    corpus.jsonl, queries.jsonl ({"_id", "text"}), qrels/SPLIT.tsv                     retrieval, as in BEIR
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from typing import Any
 from textnuggets.errors import InputError
 from textnuggets.io.documents import decode_utf8, parse_json_object, raise_bad_line, read_lines
 from textnuggets.io.hashing import digest_files
+
+
+RETRIEVAL = ("corpus.jsonl", "queries.jsonl", "qrels.tsv")
 
 
 @dataclass
@@ -56,29 +60,43 @@ class Task:
 
 
 def read_task(
-    folder: str | Path, seed: int = 0, grades: Mapping[int, int] | None = None, lowercase: bool = False
+    folder: str | Path,
+    seed: int = 0,
+    grades: Mapping[int, int] | None = None,
+    lowercase: bool = False,
+    split: str | None = None,
 ) -> Task:
     """Read a task from its folder.
 
     Args:
-        folder: Folder with the files of one of the two layouts.
+        folder: Folder with the files of one of the three layouts.
         seed: Seed of the shuffling of candidates, since files often list the answer first.
-        grades: Mapping from grades in qrels.tsv to grades where higher is better; others are left out; default: as
+        grades: Mapping from grades in the qrels to grades where higher is better; others are left out; default: as
             they are.
         lowercase: Convert all texts to lower case, for collections in capitals.
+        split: Name of a file in `qrels/`, such as dev; default: qrels.tsv, else qrels/test.tsv, else the only split.
     """
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; expected the folder of a task.")
     if _find(folder, "task.jsonl") is not None:
+        if split is not None:
+            raise InputError(f"{folder}: a reranking task has no splits; leave out the split {split!r}.")
         task = _read_reranking(folder, random.Random(seed))
-    elif _find(folder, "qrels.tsv") is not None:
-        task = _read_retrieval(folder, grades)
+    elif any(_find(folder, name) is not None for name in RETRIEVAL) or (folder / "qrels").is_dir():
+        split = _choose_split(folder, split)
+        task = _read_retrieval(folder, grades, split)
     else:
         raise InputError(
-            f"{folder}: found neither task.jsonl and docs.txt nor corpus.jsonl, queries.jsonl and qrels.tsv."
+            f"{folder}: found neither task.jsonl and docs.txt nor corpus.jsonl, queries.jsonl and qrels.tsv "
+            "(or qrels/test.tsv)."
         )
-    task.reading = {"seed": seed, "grades": None if grades is None else dict(grades), "lowercase": lowercase}
+    task.reading = {
+        "seed": seed,
+        "grades": None if grades is None else dict(grades),
+        "lowercase": lowercase,
+        "split": split,
+    }
     if not task.queries:
         raise InputError(f"{folder}: no query has a relevant document.")
     if lowercase:
@@ -101,6 +119,24 @@ def _open(folder: Path, name: str) -> Path:
     if path is None:
         raise InputError(f"{folder}: {name} is missing.")
     return path
+
+
+def _choose_split(folder: Path, split: str | None) -> str | None:
+    """Return the split to read from `qrels/`; None for qrels.tsv."""
+    if split is None and _find(folder, "qrels.tsv") is not None:
+        return None
+    endings = (".tsv", ".tsv.gz")
+    found = sorted(
+        {path.name.split(".tsv")[0] for path in (folder / "qrels").glob("*") if path.name.endswith(endings)}
+    )
+    if not found:
+        where = "qrels.tsv and qrels/test.tsv are" if split is None else f"qrels/{split}.tsv is"
+        raise InputError(f"{folder}: {where} missing: it needs the grades of documents for queries.")
+    if split is None:
+        split = found[0] if len(found) == 1 else "test"
+    if split not in found:
+        raise InputError(f"{folder}: there is no qrels/{split}.tsv; choose the split {' or '.join(found)}.")
+    return split
 
 
 def _json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -149,48 +185,68 @@ def _read_reranking(folder: Path, order: random.Random) -> Task:
     return Task(_name(folder), "reranking", queries, documents, candidates, grades, digest_files(docs, lines))
 
 
-def _read_retrieval(folder: Path, meaning: Mapping[int, int] | None) -> Task:
-    files = [_open(folder, name) for name in ("corpus.jsonl", "queries.jsonl", "qrels.tsv")]
+def _read_retrieval(folder: Path, meaning: Mapping[int, int] | None, split: str | None) -> Task:
+    names = ("corpus.jsonl", "queries.jsonl", "qrels.tsv" if split is None else f"qrels/{split}.tsv")
+    corpus, asked, qrels = files = [_open(folder, name) for name in names]
     numbers: dict[str, int] = {}
     documents: list[str] = []
-    for place, record in _json_lines(files[0]):
-        numbers[_text(place, record, "id")] = len(documents)
+    for place, record in _json_lines(corpus):
+        numbers[_id(place, record)] = len(documents)
         title = str(record.get("title") or "")
-        documents.append(f"{title} {_text(place, record, 'text')}".strip())
-    judged: dict[str, dict[int, int]] = {}
-    missing: dict[str, int] = {}
-    for line, (place, fields) in enumerate(_tabbed(files[2], 3)):
-        try:
-            grade = int(fields[2])
-        except ValueError as error:
-            if not line:  # header
-                continue
-            raise InputError(f"{place}: the grade {fields[2]!r} is not an integer.") from error
-        if meaning is not None:
-            grade = meaning.get(grade, 0)
-        if grade > 0:
-            if fields[1] not in numbers:
-                missing.setdefault(fields[1], -1 - len(missing))
-            number = numbers.get(fields[1], missing.get(fields[1], 0))
-            judged.setdefault(fields[0], {})[number] = grade
-    queries = {
-        _text(place, record, "id"): _text(place, record, "text") for place, record in _json_lines(files[1])
-    }
+        documents.append(f"{title} {_text(place, record)}".strip())
+    judged = _read_grades(qrels, meaning, numbers)
+    queries = {_id(place, record): _text(place, record) for place, record in _json_lines(asked)}
     kept = [name for name in queries if name in judged]
     everything = list(range(len(documents)))
     return Task(
-        name=_name(folder),
+        name=_name(folder) if split is None else f"{folder.resolve().name}/{split}",
         kind="retrieval",
         queries=[queries[name] for name in kept],
         documents=documents,
-        candidates=[everything] * len(kept),
+        candidates=[everything if split is None else _others(everything, numbers.get(name)) for name in kept],
         grades=[judged[name] for name in kept],
         sha256=digest_files(*files),
     )
 
 
-def _text(place: str, record: dict[str, Any], field: str) -> str:
+def _read_grades(
+    qrels: Path, meaning: Mapping[int, int] | None, numbers: Mapping[str, int]
+) -> dict[str, dict[int, int]]:
+    """Return the grades of the relevant documents of each query, by the id of the query."""
+    judged: dict[str, dict[int, int]] = {}
+    missing: dict[str, int] = {}
+    for line, (place, (query, document, written)) in enumerate(_tabbed(qrels, 3)):
+        try:
+            grade = int(written)
+        except ValueError as error:
+            if not line:  # header
+                continue
+            raise InputError(f"{place}: the grade {written!r} is not an integer.") from error
+        if meaning is not None:
+            grade = meaning.get(grade, 0)
+        if grade > 0:
+            if document not in numbers:
+                missing.setdefault(document, -1 - len(missing))
+            judged.setdefault(query, {})[numbers.get(document, missing.get(document, 0))] = grade
+    return judged
+
+
+def _others(everything: list[int], same: int | None) -> list[int]:
+    """Return all documents but the one with the id of the query, which BEIR leaves out: it is the query itself."""
+    return everything if same is None else everything[:same] + everything[same + 1 :]
+
+
+def _id(place: str, record: dict[str, Any]) -> str:
+    """Return the id of a document or query: `_id` as in BEIR, or `id`."""
+    field = "_id" if "_id" in record else "id"
     value = record.get(field)
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise InputError(f"{place}: the field {field!r} must be a string or an integer, got {value!r}.")
+    return str(value)
+
+
+def _text(place: str, record: dict[str, Any]) -> str:
+    value = record.get("text")
     if not isinstance(value, str):
-        raise InputError(f"{place}: the field {field!r} must be a string, got {value!r}.")
+        raise InputError(f"{place}: the field 'text' must be a string, got {value!r}.")
     return value
