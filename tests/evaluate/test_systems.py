@@ -42,7 +42,7 @@ def test_all_tokens_of_a_system_are_those_of_the_encoder(models):
         models / "bare", textnuggets.NuggetConfig(selector="all_tokens", scorer_layer=0, feedback=False)
     )
     expected = textnuggets.maxsim(model.encode(CORPUS[0]), model.encode(CORPUS))
-    assert np.abs(scores - expected).max() < 1e-6
+    assert np.abs(scores - expected).max() < 1e-4  # documents are stored in float16
 
 
 def test_queries_may_have_another_ratio(models):
@@ -74,6 +74,10 @@ def test_a_models_own_ratio_of_queries_holds_for_its_nuggets_alone(models, tmp_p
         ("x@2", "ratio must lie in"),
         ("x@0.1/2", "ratio must lie in"),
         ("x@0.1/0.2/0.3", "one ratio, or two"),
+        ("x:passages@0.1", "the number of words of a passage, such as passages@100"),
+        (f"x:passages@{'9' * 5000}", "the number of words of a passage, such as passages@100"),
+        ("x:passages@0", "the number of words of a passage, such as passages@100"),
+        ("x:passages@9/9", "the number of words of a passage, such as passages@100"),
         ("nowhere/at/all", "cannot load 'nowhere/at/all': no such folder"),
     ],
 )

@@ -169,7 +169,8 @@ def similarity(
         typer.Argument(
             metavar="SYSTEM... TASK",
             help="Systems to compare: 'bm25' or [LABEL=]MODEL[:METHOD][@RATIO[/QUERY_RATIO]]. METHOD replaces the model's nuggets: "
-            "all, mean, every, random, chunk_means, ward, chunking or sentences. The last argument is the task's folder.",
+            "all, bits, mean, every, random, chunk_means, ward, chunking, sentences, or passages[@WORDS]. The last argument "
+            "is the task's folder.",
         ),
     ],
     out: Out,

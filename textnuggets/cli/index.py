@@ -73,8 +73,9 @@ def build(
         typer.Option(callback=check_share, help="Compression ratio of queries; the model's by default."),
     ] = None,
     dtype: Annotated[
-        str, typer.Option(help="Data type of the stored vectors: float32, float16 or int8.")
-    ] = "float16",
+        str | None,
+        typer.Option(help="Data type of the stored vectors: float32, float16 (the default) or int8."),
+    ] = None,
     store_text: Annotated[
         bool, typer.Option("--store-text/--no-store-text", help="Whether to store texts with the vectors.")
     ] = True,
@@ -87,6 +88,7 @@ def build(
     from textnuggets.cli.options import load_model
     from textnuggets.model.fingerprint import lasting_name
     from textnuggets.search.index import NuggetIndex
+    from textnuggets.search.manifest import DEFAULT_DTYPE
 
     loaded = load_model(model)
     if NuggetIndex.exists(out, api_key):
@@ -94,7 +96,14 @@ def build(
         _check_settings(index, ratio, query_ratio, dtype, store_text)
     else:
         index = NuggetIndex.create(
-            out, loaded, ratio, query_ratio, dtype, store_text, lasting_name(model), api_key
+            out,
+            loaded,
+            ratio,
+            query_ratio,
+            DEFAULT_DTYPE if dtype is None else dtype,
+            store_text,
+            lasting_name(model),
+            api_key,
         )
     with index:
         _add(index, source, skip_bad)
@@ -228,7 +237,7 @@ def _compact_if_it_pays(index: NuggetIndex, written: int) -> None:
 
 
 def _check_settings(
-    index: NuggetIndex, ratio: float | None, query_ratio: float | None, dtype: str, store_text: bool
+    index: NuggetIndex, ratio: float | None, query_ratio: float | None, dtype: str | None, store_text: bool
 ) -> None:
     """Raise InputError if an existing index has other settings than requested."""
     requested = {"ratio": ratio, "query_ratio": query_ratio, "dtype": dtype, "store_text": store_text}

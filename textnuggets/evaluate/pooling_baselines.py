@@ -1,11 +1,13 @@
-"""Baselines that reduce the token vectors of a text to fewer vectors without learning.
+"""Baselines that reduce the vectors of a text, in number or in precision, without learning.
 
-Each maps `(n, d)` token vectors and a number k to `(k, d)` vectors.
+Each of `REDUCTIONS` maps `(n, d)` token vectors and a number k to `(k, d)` vectors. `PRECISIONS` maps vectors to what is
+left of them when they are stored. `split_words` makes the passages of a text that are encoded by themselves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -13,9 +15,11 @@ from numpy.typing import NDArray
 
 from textnuggets.errors import MissingExtraError
 from textnuggets.model.maxsim import unit
+from textnuggets.search.manifest import DTYPES
 
 Array = NDArray[np.float32]
 Reduce = Callable[[Array, int], Array]
+WORD = re.compile(r"\S+")
 
 
 def all_tokens(vectors: Array, k: int) -> Array:  # noqa: ARG001
@@ -75,4 +79,77 @@ REDUCTIONS: dict[str, Reduce] = {
     "random": random,
     "chunk_means": chunk_means,
     "ward": ward,
+    "bits": all_tokens,  # stored as `signs`
 }
+
+
+# ---------------------------------------------------------------- precision
+
+
+def half(vectors: Array) -> Array:
+    """Return vectors rounded to float16."""
+    return vectors.astype(np.float16).astype(np.float32)
+
+
+def eight_bits(vectors: Array) -> Array:
+    """Return vectors rounded to 255 steps from minus to plus the largest number of each vector."""
+    largest = np.abs(vectors).max(1, keepdims=True)
+    step = np.where(largest > 0, largest, 1) / 127
+    return np.asarray(np.rint(vectors / step) * step, dtype=np.float32)
+
+
+def signs(vectors: Array) -> Array:
+    """Return the sign of every number, as vectors of length 1; zero counts as positive.
+
+    The dot product of two of these is 1 - 2h/d, where h is their Hamming distance. With a vector that is not rounded,
+    such as a query, it is the sum of its numbers with the signs of the other, divided by the root of d.
+    """
+    return np.where(vectors < 0, -1, 1).astype(np.float32) / np.float32(np.sqrt(vectors.shape[1]))
+
+
+PRECISIONS: dict[str, Callable[[Array], Array]] = {
+    "float32": lambda vectors: vectors,
+    "float16": half,
+    "int8": eight_bits,
+    "bit": signs,
+}
+
+
+def bytes_per_vector(dimensions: int, dtype: str) -> int:
+    """Return the bytes of a stored vector; bits are packed, eight to a byte."""
+    return -(-dimensions // 8) if dtype == "bit" else dimensions * DTYPES[dtype]
+
+
+# ---------------------------------------------------------------- passages
+
+
+def split_words(text: str, words: int) -> list[str]:
+    """Split a text into the fewest passages of at most so many words, all of about the same length."""
+    spans = [match.span() for match in WORD.finditer(text)]
+    if not spans:
+        return [text]
+    edges = _edges(len(spans), -(-len(spans) // words))
+    return [text[spans[start][0] : spans[end - 1][1]] for start, end in pairwise(edges)]
+
+
+def count_words(text: str) -> int:
+    """Return the number of words of a text."""
+    return sum(1 for _ in WORD.finditer(text))
+
+
+def words_per_passage(counts: Sequence[int], passages: float) -> int:
+    """Return the fewest words per passage that give texts at most so many passages on average.
+
+    Args:
+        counts: Number of words of each text.
+        passages: Mean number of passages; a text has at least one.
+    """
+    lengths = np.maximum(np.asarray(counts), 1)
+    low, high = 1, int(lengths.max())
+    while low < high:
+        middle = (low + high) // 2
+        if (-(-lengths // middle)).mean() <= passages:
+            high = middle
+        else:
+            low = middle + 1
+    return low

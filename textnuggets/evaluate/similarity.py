@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from textnuggets.errors import InputError, MissingExtraError
 from textnuggets.evaluate.provenance import software
 from textnuggets.evaluate.stats import SAMPLES, bootstrap
-from textnuggets.evaluate.systems import System, make_system, split_label
+from textnuggets.evaluate.systems import System, check_systems, make_system, split_label
 from textnuggets.evaluate.tasks import Task
 from textnuggets.io.progress import Progress
 from textnuggets.model.maxsim import SIMILARITIES
@@ -48,6 +48,7 @@ def evaluate_similarity(
     """
     if similarity not in SIMILARITIES:
         raise InputError(f"similarity must be one of {', '.join(SIMILARITIES)}; got {similarity!r}.")
+    check_systems(systems)
     labels = [split_label(name)[0] for name in systems]
     if twice := {label for label in labels if labels.count(label) > 1}:
         raise InputError(f"{min(twice)!r} is named twice: write LABEL=MODEL to distinguish them.")
@@ -75,6 +76,9 @@ def evaluate_similarity(
     known = {} if earlier is None else _rows_to_keep(earlier, results)
     for name in systems:
         system = make_system(name, SIMILARITIES[similarity], query_ratio)
+        system.prepare(
+            task.documents, next((row["bytes"] for row in rows if row["method"] == "nuggets"), None)
+        )
         row = known.get(system.name)
         same = row is not None and all(row.get(key) == value for key, value in system.describe().items())
         rows.append(row if row is not None and same else _measure_system(system, task, seed))
@@ -98,6 +102,7 @@ def _measure_system(system: System, task: Task, seed: int) -> dict[str, Any]:
     return {
         "system": system.name,
         "vectors": system.vectors,
+        "bytes": system.bytes,
         **system.describe(),
         "measures": {key: interval(values, seed) for key, values in measured.items()},
         "by_query": {key: values.round(4).tolist() for key, values in measured.items()},
@@ -181,7 +186,10 @@ def to_markdown(results: dict[str, Any]) -> str:
     against = results["settings"]["against"]
     if against is not None:
         heads.append(f"{heads[0]} minus {against}")
-    lines = [f"| system | vectors per document | {' | '.join(heads)} |", "|---|---|" + "---|" * len(heads)]
+    has_bytes = any("bytes" in row for row in results["results"])  # not in results of early versions
+    sizes = {"vectors per document": _vectors} | ({"bytes per document": _bytes} if has_bytes else {})
+    heads = ["system", *sizes, *heads]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for row in results["results"]:
         cells = [f"{m['mean']:.1f} ({m['low']:.1f} to {m['high']:.1f})" for m in row["measures"].values()]
         if against is not None:
@@ -189,14 +197,30 @@ def to_markdown(results: dict[str, Any]) -> str:
             cells.append(
                 "" if apart is None else f"{apart['mean']:+.1f} ({apart['low']:+.1f} to {apart['high']:+.1f})"
             )
-        vectors = "" if row["vectors"] is None else f"{row['vectors']:.1f}"
-        lines.append(f"| {row['system']} | {vectors} | {' | '.join(cells)} |")
+        name = f"{row['system']} ({row['words']} words)" if "words" in row else row["system"]
+        lines.append(f"| {' | '.join([name, *(size(row) for size in sizes.values()), *cells])} |")
     settings = results["settings"]
     lines += [
         "",
         f"{settings['task']}: {results['queries']:,} queries, {results['documents']:,} documents, similarity "
         f"{settings['similarity']}. In brackets 95% intervals, {settings['samples']:,} samples of the queries; "
         + (f"candidates shuffled by seed {settings['seed']}, " if settings["kind"] == "reranking" else "")
-        + "ties count against the system.",
+        + "ties count against the system."
+        + (
+            " Bytes are those of vectors in the dtype that is measured, or of BM25's scores."
+            if has_bytes
+            else ""
+        ),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _vectors(row: dict[str, Any]) -> str:
+    return "" if row["vectors"] is None else f"{row['vectors']:.1f}"
+
+
+def _bytes(row: dict[str, Any]) -> str:
+    """Return the bytes per document with their dtype; empty for a row of an early version."""
+    if "bytes" not in row:
+        return ""
+    return f"{row['bytes']:,.0f}" + (f" ({row['dtype']})" if "dtype" in row else "")

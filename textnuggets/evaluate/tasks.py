@@ -19,7 +19,6 @@ from textnuggets.errors import InputError
 from textnuggets.io.documents import decode_utf8, parse_json_object, raise_bad_line, read_lines
 from textnuggets.io.hashing import digest_files
 
-
 RETRIEVAL = ("corpus.jsonl", "queries.jsonl", "qrels.tsv")
 
 

@@ -85,19 +85,30 @@ def draw_fidelity(results: dict[str, Any]) -> Figure:
 
 
 def draw_similarity(results: dict[str, Any]) -> Figure:
-    """Draw the first measure of every system against its vectors per document; BM25 is a horizontal line."""
-    figure, axes = _figure(height=4.2)
-    name = next(iter(results["results"][0]["measures"]))
-    for row in results["results"]:
-        found = row["measures"][name]
-        if row["vectors"] is None:
-            axes.axhline(found["mean"], color=GREY, linestyle="--", linewidth=1, label=row["system"])
-            continue
-        error = [[found["mean"] - found["low"]], [found["high"] - found["mean"]]]
-        axes.errorbar(
-            row["vectors"], found["mean"], error, fmt="o", markersize=4, capsize=2, label=row["system"]
-        )
-    axes.set(xlabel="vectors per document", ylabel=f"{name}, %", xscale="log")
+    """Draw the first measure of every system against its vectors and bytes per document; BM25 is a horizontal line.
+
+    Results of early versions have no bytes.
+    """
+    rows = results["results"]
+    sizes = ["vectors", "bytes"] if any("bytes" in row for row in rows) else ["vectors"]
+    figure = Figure(figsize=(3.0 + 3.0 * len(sizes), 4.2), layout="constrained")
+    name = next(iter(rows[0]["measures"]))
+    for number, size in enumerate(sizes):
+        axes = figure.add_subplot(1, len(sizes), number + 1)
+        axes.spines[["top", "right"]].set_visible(False)
+        for row in rows:
+            found = row["measures"][name]
+            if row["vectors"] is None:
+                axes.axhline(found["mean"], color=GREY, linestyle="--", linewidth=1, label=row["system"])
+            elif row.get(size) is not None:
+                error = [[found["mean"] - found["low"]], [found["high"] - found["mean"]]]
+                axes.errorbar(
+                    row[size], found["mean"], error, fmt="o", markersize=4, capsize=2, label=row["system"]
+                )
+        axes.set(xlabel=f"{size} per document", ylabel="" if number else f"{name}, %", xscale="log")
+        axes.tick_params(
+            axis="x", which="minor", labelsize=6, labelrotation=45
+        )  # shown if they span few decades
     axes.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 

@@ -32,6 +32,11 @@ class BM25:
             nearest[found], _ = self._engine.retrieve([known[row] for row in found], k=k, show_progress=False)
         return nearest
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the scores of all words in all texts, a sparse matrix."""
+        return sum(part.nbytes for part in self._engine.scores.values() if isinstance(part, np.ndarray))
+
     def scores(self, query: str) -> np.ndarray:
         """Return the score of every text, as `(texts,)`."""
         (words,) = words_of([query])

@@ -27,7 +27,14 @@ from textnuggets.model.nuggets import Nuggets
 from textnuggets.search.backends import backend_at
 from textnuggets.search.backends.base import Backend
 from textnuggets.search.checking import Checked, check_index
-from textnuggets.search.manifest import DTYPES, FORMAT, Manifest, check_model, load_model_of
+from textnuggets.search.manifest import (
+    DEFAULT_DTYPE,
+    DTYPES,
+    FORMAT,
+    Manifest,
+    check_model,
+    load_model_of,
+)
 from textnuggets.search.querying import check_query, find_hits
 from textnuggets.search.results import Added, Hit
 from textnuggets.search.writing import Row, delete_documents, encoded_rows, to_rows, write_rows
@@ -65,7 +72,7 @@ class NuggetIndex:
         model: NuggetModel,
         ratio: float | None = None,
         query_ratio: float | None = None,
-        dtype: str = "float16",
+        dtype: str = DEFAULT_DTYPE,
         store_text: bool = True,
         model_name: str | None = None,
         api_key: str | None = None,
@@ -96,7 +103,7 @@ class NuggetIndex:
             query_ratio=check_ratio(
                 model.config.ratio_of_queries(ratio) if query_ratio is None else query_ratio
             ),
-            dimensions=model.value.out_features,
+            dimensions=model.dim,
             dtype=dtype,
             store_text=store_text,
             engine="engine-1",

@@ -13,7 +13,8 @@ from textnuggets.model.load import load_nugget_model
 from textnuggets.model.modeling import NuggetModel
 
 FORMAT = 1
-DTYPES = ("float32", "float16", "int8")
+DTYPES = {"float32": 4, "float16": 2, "int8": 1}  # bytes of a number
+DEFAULT_DTYPE = "float16"
 CHECK = "run 'textnuggets index check' on the index"
 
 
@@ -105,7 +106,7 @@ _VALID: dict[str, Callable[[Any], bool]] = {
     "ratio": _is_ratio,
     "query_ratio": _is_ratio,
     "dimensions": lambda value: type(value) is int and value > 0,
-    "dtype": lambda value: value in DTYPES,
+    "dtype": lambda value: isinstance(value, str) and value in DTYPES,
     "store_text": _is_bool,
     "engine": _is_engine,
     "complete": _is_bool,
