@@ -167,9 +167,10 @@ def check(index: Place, api_key: Key = None) -> None:
 
 @app.command()
 def info(index: Place, api_key: Key = None) -> None:
-    """Print the settings and size of an index as JSON."""
+    """Print the settings of an index, its size, and the size of its texts as JSON."""
     with _open(index, api_key) as opened:
-        print(json.dumps(opened.info(), indent=1))
+        found = {key: "unknown" if value is None else value for key, value in opened.info().items()}
+        print(json.dumps(found, indent=1))
 
 
 def _open(place: str, api_key: str | None, model: str | None = None) -> NuggetIndex:

@@ -259,8 +259,10 @@ class NuggetIndex:
         return find_hits(self._backend.engine, self.model, nuggets, k, filter or {})
 
     def info(self) -> dict[str, Any]:
-        """Return the settings, the number of documents and, for a folder, its size on disk.
+        """Return the settings, the number of documents and, for a folder, its size on disk and that of its documents.
 
+        `vector_bytes` are those of the numbers of all vectors, `bytes` those of the folder. The sizes of documents are None
+        if an early version wrote to the index, or a process was killed while it did, until it is compacted.
         `checksums` is true if nothing has been written since the index was compacted, so that `check` compares all files.
         """
         settings = asdict(self.manifest)

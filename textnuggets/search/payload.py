@@ -88,6 +88,20 @@ def pack_spaces(layout: Layout) -> list[Any]:
     return [list(layout.words), [list(run) for run in layout.runs]]
 
 
+def unpack_windows(packed: Any) -> NDArray[np.int32]:
+    """Return the `(w, 4)` windows of a stored document, as in `Nuggets`; raise IndexFileError if they are damaged.
+
+    Args:
+        packed: Result of `pack_layout`.
+    """
+    try:
+        data = b64decode(packed, validate=True)
+        count = int(np.frombuffer(data, INT, 1)[0])
+        return np.frombuffer(data, INT, 4 * count, INT.itemsize).reshape(-1, 4)
+    except (ValueError, IndexError, TypeError, OverflowError) as error:
+        raise IndexFileError(f"its layout is damaged ({error}).") from error
+
+
 def unpack_layout(packed: Any, vectors: NDArray[np.float32], spaces: list[Any] | None = None) -> Nuggets:
     """Return the nuggets of a stored document; their tokens are not stored and are empty strings.
 

@@ -106,8 +106,9 @@ def write_rows(
     with Progress("index", None, show_progress_bar) as progress:
         for batch in batches(rows, BATCH, CHARACTERS, lambda row: len(row.document.text)):
             latest = {row.document.id: row for row in batch}  # the last row of each id
-            known = {item.id: item.payload.get("hash") for item in backend.engine.get(list(latest))}
-            new = [row for name, row in latest.items() if known.get(name) != row.digest]
+            known = {item.id: item for item in backend.engine.get(list(latest))}
+            digests = {name: item.payload.get("hash") for name, item in known.items()}
+            new = [row for name, row in latest.items() if digests.get(name) != row.digest]
             stored: list[Stored] = []
             for row, nuggets in zip(new, encode(new) if new else (), strict=True):
                 with _handling(row.document, on_bad):
@@ -115,8 +116,9 @@ def write_rows(
                     backend.engine.check(document)
                     stored.append(document)
             if stored:
-                backend.engine.put(stored)
-                backend.save_count()
+                replaced = [known[document.id] for document in stored if document.id in known]
+                with backend.changing(replaced, stored):
+                    backend.engine.put(stored)
             written += len(stored)
             unchanged += len(latest) - len(new)
             repeated += len(batch) - len(latest)
@@ -127,11 +129,10 @@ def write_rows(
 def delete_documents(backend: Backend, ids: Iterable[str]) -> list[str]:
     """Delete documents and return the ids that were not in the index."""
     requested = list(dict.fromkeys(ids))
-    present = {item.id for item in backend.engine.get(requested)}
+    present = {item.id: item for item in backend.engine.get(requested)}
     if present:
-        # Before deleting: an index with fewer documents than were saved would be refused after a crash.
-        backend.save_count(deleting=len(present))
-        backend.engine.delete([name for name in requested if name in present])
+        with backend.changing(list(present.values())):
+            backend.engine.delete([name for name in requested if name in present])
     return [name for name in requested if name not in present]
 
 
@@ -149,8 +150,11 @@ def _to_stored(row: Row, nuggets: Nuggets, store_text: bool) -> Stored:
     }
     if store_text:
         payload["text"] = document.text
-    elif nuggets.layout.runs:  # to regenerate the text with its white space
-        payload["spaces"] = pack_spaces(nuggets.layout)
+    else:
+        if document.text:
+            payload["text_bytes"] = len(document.text.encode("utf-8"))
+        if nuggets.layout.runs:  # to regenerate the text with its white space
+            payload["spaces"] = pack_spaces(nuggets.layout)
     return Stored(document.id, vectors, payload)
 
 

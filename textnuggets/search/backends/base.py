@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -108,20 +109,24 @@ class Backend(ABC):
         """
         return 0, []
 
-    def save_count(self, deleting: int = 0) -> None:  # noqa: ARG002
-        """Record the number of documents, so that `open` can detect lost ones; does nothing by default.
+    @contextmanager
+    def changing(self, removed: Sequence[Stored], added: Sequence[Stored] = ()) -> Iterator[None]:  # noqa: ARG002
+        """Count documents and their sizes while the engine is changed; does nothing by default.
+
+        So `open` can detect lost documents, and `disk_usage` knows the sizes without reading all documents.
 
         Args:
-            deleting: Number of documents that are about to be deleted.
+            removed: Documents that are to be deleted or replaced.
+            added: Documents that are to be written.
         """
-        return
+        yield
 
     @abstractmethod
     def compact(self, show_progress_bar: bool) -> None:
         """Rewrite the index without deleted and replaced documents; raise ConfigError if it compacts by itself."""
 
-    def disk_usage(self) -> dict[str, int]:
-        """Return `bytes` and `reclaimable_bytes`; empty, the default, if they are not known."""
+    def disk_usage(self) -> dict[str, Any]:
+        """Return `bytes`, `reclaimable_bytes` and the sizes of the documents; empty, the default, on a server."""
         return {}
 
     @property

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from textnuggets.errors import IndexFileError
 from textnuggets.io.batching import batches
@@ -13,9 +15,10 @@ from textnuggets.io.files import disk_usage
 from textnuggets.io.folders import remove_stale
 from textnuggets.io.progress import Progress
 from textnuggets.search.backends import folder as files
-from textnuggets.search.backends.base import Backend
+from textnuggets.search.backends.base import Backend, Stored
 from textnuggets.search.backends.edge import EdgeEngine
 from textnuggets.search.manifest import Manifest
+from textnuggets.search.sizes import Sizes, describe_sizes, sizes_after
 
 BATCH = 128  # documents copied together when compacting
 
@@ -29,6 +32,7 @@ class EdgeBackend(Backend):
     """
 
     engine: EdgeEngine
+    _sizes: Sizes | None  # of the documents; None if they are not known
 
     def __init__(self, folder: Path) -> None:
         super().__init__(str(folder))
@@ -49,8 +53,9 @@ class EdgeBackend(Backend):
                 files.remove_engine(self.folder, self.read_manifest().engine)
             self._write(replace(manifest, complete=False))
             engine = EdgeEngine.create(self.folder / manifest.engine, manifest.dimensions, manifest.dtype)
-            files.write_count(self.folder, 0)
+            files.write_count(self.folder, 0, Sizes())
             self._write(manifest)  # from here on, the folder is an index
+            self._sizes = Sizes()
             self._use(engine)
         except BaseException:
             self._lock.release()
@@ -98,10 +103,17 @@ class EdgeBackend(Backend):
         finally:
             self._lock.release()
 
-    def save_count(self, deleting: int = 0) -> None:
-        """Write the number of documents, less those that are about to be deleted."""
-        self._drop_checksums()
-        files.write_count(self.folder, self.engine.count() - deleting)
+    @contextmanager
+    def changing(self, removed: Sequence[Stored], added: Sequence[Stored] = ()) -> Iterator[None]:
+        """Write the number and sizes of documents after a change.
+
+        Before it, write the smaller number, since an index with fewer documents would be refused after a crash, and
+        no sizes, since a crash leaves it unknown which documents were written.
+        """
+        sizes, names = sizes_after(self._sizes, removed, added), {item.id for item in added}
+        self._save_count(self.engine.count() - sum(item.id not in names for item in removed), None)
+        yield
+        self._save_count(self.engine.count(), sizes)
 
     def compact(self, show_progress_bar: bool) -> None:
         """Copy all documents to a new engine, which then replaces the old one, and take its checksums."""
@@ -110,9 +122,10 @@ class EdgeBackend(Backend):
         name = files.unused_engine(self.folder, old.engine)
         self._write(replace(old, obsolete=name))  # until it is complete
         try:
-            compacted = self._copy_documents(self.folder / name, count, show_progress_bar)
+            compacted, sizes = self._copy_documents(self.folder / name, count, show_progress_bar)
             compacted.close()
-            files.write_count(self.folder, count)
+            if files.read_count(self.folder) != (count, sizes):  # only then, to keep the old checksums valid
+                self._save_count(count, sizes)
             checksums = files.take_checksums(self.folder, name)
             compacted = EdgeEngine.open(self.folder / name)
             compacted.flush()  # opening rewrites some files with the same content
@@ -126,13 +139,17 @@ class EdgeBackend(Backend):
         self._use(compacted)
         self._remove_obsolete()
 
-    def _copy_documents(self, folder: Path, count: int, show_progress_bar: bool) -> EdgeEngine:
-        """Return a new engine that has all documents and no log."""
+    def _copy_documents(
+        self, folder: Path, count: int, show_progress_bar: bool
+    ) -> tuple[EdgeEngine, Sizes | None]:
+        """Return a new engine that has all documents and no log, and the sizes of the documents."""
+        sizes: Sizes | None = Sizes()
         compacted = EdgeEngine.create(folder, self.manifest.dimensions, self.manifest.dtype)
         try:
             with Progress("compact", count, show_progress_bar) as progress:
                 for batch in batches(self.engine.documents(), BATCH):
                     compacted.put(batch)
+                    sizes = sizes_after(sizes, (), batch)
                     progress.add(len(batch))
             compacted.optimize()
             compacted.drop_log()
@@ -144,11 +161,16 @@ class EdgeBackend(Backend):
         except BaseException:
             compacted.close()
             raise
-        return compacted
+        return compacted, sizes
 
-    def disk_usage(self) -> dict[str, int]:
-        """Return the size of the folder, and how much of it `compact` would free."""
-        return {"bytes": disk_usage(self.folder), "reclaimable_bytes": self.reclaimable_bytes}
+    def disk_usage(self) -> dict[str, Any]:
+        """Return the size of the folder, how much of it `compact` would free, and the sizes of the documents."""
+        size = disk_usage(self.folder)
+        return {
+            "bytes": size,
+            "reclaimable_bytes": self.reclaimable_bytes,
+            **describe_sizes(self._sizes, self.manifest, size),
+        }
 
     @property
     def reclaimable_bytes(self) -> int:
@@ -167,6 +189,11 @@ class EdgeBackend(Backend):
         files.write_manifest(self.folder, manifest)
         self.manifest = manifest
 
+    def _save_count(self, count: int, sizes: Sizes | None) -> None:
+        self._drop_checksums()
+        files.write_count(self.folder, count, sizes)
+        self._sizes = sizes
+
     def _use(self, engine: EdgeEngine) -> None:
         self.engine = engine
         engine.before_update = self._drop_checksums
@@ -184,7 +211,7 @@ class EdgeBackend(Backend):
 
     def _check_count(self) -> None:
         """Raise IndexFileError if documents are missing, which the engine does not always notice."""
-        expected = files.read_count(self.folder)
+        expected, self._sizes = files.read_count(self.folder)
         if (count := self.engine.count()) < expected:
             raise IndexFileError(
                 f"{self.folder} is damaged: it has {count:,} documents, expected at least {expected:,}."

@@ -2,7 +2,7 @@
 
 index.json    the manifest; names the folder of the engine's files, and has their checksums
 engine-N/     the engine's files
-documents     how many documents the index must have at least
+documents     how many documents the index must have at least, and the sums of their sizes if these are known
 .lock         locked by the process that has the index open
 
 Nothing is removed from the folder but the engine's files that the manifest names, and temporary files of its own.
@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from textnuggets.io.files import replacing
 from textnuggets.io.folders import is_temporary
 from textnuggets.io.hashing import digest_json, digest_sparse
 from textnuggets.search.manifest import Manifest
+from textnuggets.search.sizes import Sizes
 
 MANIFEST, COUNT, LOCK = "index.json", "documents", ".lock"
 DIGEST = "digest"  # key of the manifest's own digest
@@ -54,18 +55,23 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
         temporary.write_text(text + "\n", encoding="utf-8")
 
 
-def read_count(folder: Path) -> int:
-    """Return the number of documents that the index must have at least."""
+def read_count(folder: Path) -> tuple[int, Sizes | None]:
+    """Return the number of documents that the index must have at least, and their sizes.
+
+    The sizes are None if an early version wrote to the index, or a process was killed while it did.
+    """
     try:
-        return int((folder / COUNT).read_text(encoding="ascii"))
-    except (OSError, ValueError) as error:
+        count, *sizes = map(int, (folder / COUNT).read_text(encoding="ascii").split(" "))
+        return count, Sizes(*sizes) if sizes else None
+    except (OSError, ValueError, TypeError) as error:
         raise IndexFileError(f"{folder / COUNT} is missing or damaged ({error}).") from error
 
 
-def write_count(folder: Path, count: int) -> None:
-    """Write the number of documents that the index must have at least, atomically."""
+def write_count(folder: Path, count: int, sizes: Sizes | None) -> None:
+    """Write the number of documents that the index must have at least and their sizes, atomically."""
+    numbers = [count, *(() if sizes is None else astuple(sizes))]
     with replacing(folder / COUNT) as temporary:
-        temporary.write_text(str(count), encoding="ascii")
+        temporary.write_text(" ".join(map(str, numbers)), encoding="ascii")
 
 
 def is_index(folder: Path) -> bool:
