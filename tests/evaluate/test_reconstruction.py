@@ -34,6 +34,9 @@ def test_a_perfect_copier_gets_perfect_figures_and_a_starved_one_does_not(copier
     assert whole["vectors"] == pytest.approx(whole["tokens"] / 2, abs=3)
     assert starved["bleu"] < 50
     assert starved["loss"] > whole["loss"]
+    assert whole["rise_interval"] is None
+    low, high = starved["rise_interval"]
+    assert low < whole["bleu"] - starved["bleu"] < high
 
 
 def test_a_ratio_of_zero_is_one_vector_per_document(copier, sample):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,8 @@ class Fidelity:
     """Micro-averaged BLEU of the decoded texts, by sacrebleu."""
     bleu_interval: tuple[float, float] | None
     """95% bootstrap interval of `bleu` over documents; None for a single document."""
+    rise_interval: tuple[float, float] | None
+    """The same of the rise of BLEU from this ratio to the largest, paired by document; None for the largest."""
     exact: float
     """Share of documents that are reconstructed exactly."""
     token_accuracy: float | None
@@ -74,8 +76,10 @@ def evaluate_reconstruction(
     with Progress("reconstruct", total=len(lengths) * len(ratios) * sample.documents) as progress:
         for length in lengths:
             corpus, rows = sample.draw(model, length)
-            for ratio in ratios:
-                found.append(_measure(model, corpus, rows, ratio, length, beams, bleu, sample.seed, progress))
+            measured = [
+                _measure(model, corpus, rows, ratio, length, beams, bleu, progress) for ratio in ratios
+            ]
+            found += _with_intervals(measured, bleu, sample.seed)
     return {
         "question": "reconstruction",
         "settings": {"beams": beams, "languages": list(sample.languages), "bleu": bleu.signature},
@@ -92,10 +96,9 @@ def _measure(
     length: int,
     beams: int,
     bleu: Bleu,
-    seed: int,
     progress: Progress,
-) -> Fidelity:
-    """Measure one ratio on documents of one length."""
+) -> tuple[Fidelity, NDArray[Any]]:
+    """Measure one ratio on documents of one length; also return the counts behind the BLEU of each document."""
     budget: dict[str, Any] = {"ratio": ratio or ONE_VECTOR}
     accuracy = loss = None
     if length <= model.window:
@@ -113,11 +116,13 @@ def _measure(
         decoded += model.reconstruct(nuggets, num_beams=beams, batch_size=BATCH)
         progress.add(len(nuggets))
     references = [target for _, target in pairs]
-    return Fidelity(
+    counts = [bleu.counts(text, target) for text, target in zip(decoded, references, strict=True)]
+    measured = Fidelity(
         ratio=ratio,
         max_tokens=length,
         bleu=bleu.corpus(decoded, references),
-        bleu_interval=_bleu_interval(bleu, decoded, references, seed),
+        bleu_interval=None,
+        rise_interval=None,
         exact=sum(a == b for a, b in zip(decoded, references, strict=True)) / len(pairs),
         token_accuracy=accuracy,
         loss=loss,
@@ -125,20 +130,29 @@ def _measure(
         tokens=tokens,
         vectors=vectors,
     )
+    return measured, np.array(counts)
 
 
-def _bleu_interval(
-    bleu: Bleu, decoded: Sequence[str], references: Sequence[str], seed: int
-) -> tuple[float, float] | None:
-    """Return the bootstrap interval of corpus BLEU over documents."""
-    if len(decoded) < 2:
-        return None
-    counts = np.array([bleu.counts(text, target) for text, target in zip(decoded, references, strict=True)])
+def _with_intervals(
+    measured: Sequence[tuple[Fidelity, NDArray[Any]]], bleu: Bleu, seed: int
+) -> list[Fidelity]:
+    """Add bootstrap intervals over documents to the ratios of one length."""
 
     def corpus_bleu(drawn: NDArray[Any]) -> NDArray[np.float64]:
         return np.array([bleu.of_counts(sums) for sums in drawn.sum(1).tolist()])
 
-    return bootstrap(counts, corpus_bleu, seed)
+    def rise(drawn: NDArray[Any]) -> NDArray[np.float64]:
+        return corpus_bleu(drawn[:, :, 1]) - corpus_bleu(drawn[:, :, 0])
+
+    largest, most = max(measured, key=lambda item: item[0].ratio)
+    found = []
+    for item, counts in measured:
+        if len(counts) > 1:
+            item = replace(item, bleu_interval=bootstrap(counts, corpus_bleu, seed))
+            if item.ratio < largest.ratio:
+                item.rise_interval = bootstrap(np.stack([counts, most], axis=1), rise, seed)
+        found.append(item)
+    return found
 
 
 def to_markdown(results: dict[str, Any]) -> str:
