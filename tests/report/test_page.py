@@ -174,6 +174,36 @@ def test_a_claim_about_bleu_is_unclear_if_its_bound_lies_within_the_interval(
 
 
 @pytest.mark.parametrize(
+    ("bleu", "interval", "expected"),
+    [
+        (89.8, [-0.5, 0.1], "yes"),
+        (90.2, None, "yes"),
+        (85.0, [-6.0, -4.0], "no"),
+        (85.0, None, "no"),
+        (93.0, [1.5, 4.0], "no"),
+        (89.0, [-2.0, 0.1], "unclear"),
+    ],
+)
+def test_ablating_the_scores_at_inference_is_judged_by_the_change_of_bleu(bleu, interval, expected):
+    results = reconstruction(a=30.0, b=90.0, c=90.1)
+    results["results"][1] |= {
+        "loss": 0.94,
+        "without_scores": {"bleu": bleu, "loss": 1.19, "change_interval": interval},
+    }
+    verdict = check_claims([results])[-1]
+    assert verdict.verdict == expected
+    assert verdict.claim.startswith("without scores in cross-attention")
+    assert "at r = 0.1; loss 1.19 instead of 0.94; 10 documents" in verdict.figure
+
+
+def test_a_model_of_one_ratio_is_judged_there():
+    results = reconstruction(a=30.0, b=99.5, c=99.9)
+    results["results"] = results["results"][1:2]
+    (verdict,) = check_claims([results])
+    assert (verdict.claim, verdict.verdict) == ("nearly word for word at r = 0.1", "yes")
+
+
+@pytest.mark.parametrize(
     ("before", "after", "error", "expected"),
     [
         (0.2, 0.05, 0.01, "yes"),

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from textnuggets.analysis.bleu import Bleu
 from textnuggets.analysis.teacher_forcing import TeacherForced
+from textnuggets.config import ResidualMode
 from textnuggets.data.batching import Collator
 from textnuggets.data.packed import PackedCorpus
 from textnuggets.errors import BackboneError
@@ -22,6 +23,16 @@ from textnuggets.model.modeling import NuggetModel
 
 BATCH = 16  # documents decoded together
 ONE_VECTOR = 1e-6  # a ratio so small that each window keeps one vector
+
+
+@dataclass
+class WithoutScores:
+    """Quality when the scores are not added to cross-attention: s is ablated at inference (section 3.2)."""
+
+    bleu: float
+    loss: float | None
+    change_interval: tuple[float, float] | None
+    """95% bootstrap interval of the change of BLEU, paired by document; None for a single document."""
 
 
 @dataclass
@@ -48,6 +59,16 @@ class Fidelity:
     documents: int
     tokens: int
     vectors: int
+    without_scores: WithoutScores | None = None
+    """The same without scores; None for other ratios than the one nearest to the model's, and for models that add no
+    scores to cross-attention."""
+
+
+class Measured(NamedTuple):
+    """Quality at one ratio, and the counts behind the BLEU of each document."""
+
+    fidelity: Fidelity
+    counts: NDArray[Any]
 
 
 def evaluate_reconstruction(
@@ -73,19 +94,32 @@ def evaluate_reconstruction(
             f"a {model.adapter.config.model_type} backbone has no decoder to reconstruct with."
         )
     found: list[Fidelity] = []
-    with Progress("reconstruct", total=len(lengths) * len(ratios) * sample.documents) as progress:
+    ablated = _ablated_ratio(model, ratios)
+    passes = len(ratios) + (ablated is not None)
+    with Progress("reconstruct", total=len(lengths) * passes * sample.documents) as progress:
         for length in lengths:
             corpus, rows = sample.draw(model, length)
-            measured = [
-                _measure(model, corpus, rows, ratio, length, beams, bleu, progress) for ratio in ratios
-            ]
-            found += _with_intervals(measured, bleu, sample.seed)
+
+            def measure(ratio: float, residual: ResidualMode | None = None) -> Measured:
+                return _measure(model, corpus, rows, ratio, length, beams, bleu, progress, residual)  # noqa: B023
+
+            measured = [measure(ratio) for ratio in ratios]
+            found += _with_intervals(
+                measured, None if ablated is None else measure(ablated, "off"), bleu, sample.seed
+            )
     return {
         "question": "reconstruction",
         "settings": {"beams": beams, "languages": list(sample.languages), "bleu": bleu.signature},
         **provenance(model, sample),
         "results": [asdict(item) for item in found],
     }
+
+
+def _ablated_ratio(model: NuggetModel, ratios: Sequence[float]) -> float | None:
+    """Return the ratio at which the scores are ablated; attention over a single vector does not depend on them."""
+    if model.scorer is None or model.config.residual != "add":
+        return None
+    return min(filter(None, ratios), key=lambda ratio: abs(ratio - model.config.ratio), default=None)
 
 
 def _measure(
@@ -97,13 +131,16 @@ def _measure(
     beams: int,
     bleu: Bleu,
     progress: Progress,
-) -> tuple[Fidelity, NDArray[Any]]:
-    """Measure one ratio on documents of one length; also return the counts behind the BLEU of each document."""
+    residual: ResidualMode | None,
+) -> Measured:
+    """Measure one ratio on documents of one length, with the model's residual mode or another one."""
     budget: dict[str, Any] = {"ratio": ratio or ONE_VECTOR}
     accuracy = loss = None
     if length <= model.window:
         with model.evaluating():
-            forced = TeacherForced.of(model, corpus, rows, budget, Collator(model.pad_id), BATCH * length)
+            forced = TeacherForced.of(
+                model, corpus, rows, {**budget, "residual": residual}, Collator(model.pad_id), BATCH * length
+            )
         accuracy, loss = float(forced.correct / forced.targets), float(forced.loss / forced.targets)
     pairs = corpus.texts(rows)
     decoded: list[str] = []
@@ -113,7 +150,7 @@ def _measure(
         nuggets = model.encode(sources, batch_size=BATCH, **budget)
         vectors += sum(len(item) for item in nuggets)
         tokens += sum(item.token_count for item in nuggets)
-        decoded += model.reconstruct(nuggets, num_beams=beams, batch_size=BATCH)
+        decoded += model.reconstruct(nuggets, num_beams=beams, batch_size=BATCH, residual=residual)
         progress.add(len(nuggets))
     references = [target for _, target in pairs]
     counts = [bleu.counts(text, target) for text, target in zip(decoded, references, strict=True)]
@@ -130,13 +167,13 @@ def _measure(
         tokens=tokens,
         vectors=vectors,
     )
-    return measured, np.array(counts)
+    return Measured(measured, np.array(counts))
 
 
 def _with_intervals(
-    measured: Sequence[tuple[Fidelity, NDArray[Any]]], bleu: Bleu, seed: int
+    measured: Sequence[Measured], ablated: Measured | None, bleu: Bleu, seed: int
 ) -> list[Fidelity]:
-    """Add bootstrap intervals over documents to the ratios of one length."""
+    """Add the ablation and bootstrap intervals over documents to the ratios of one length."""
 
     def corpus_bleu(drawn: NDArray[Any]) -> NDArray[np.float64]:
         return np.array([bleu.of_counts(sums) for sums in drawn.sum(1).tolist()])
@@ -144,15 +181,22 @@ def _with_intervals(
     def rise(drawn: NDArray[Any]) -> NDArray[np.float64]:
         return corpus_bleu(drawn[:, :, 1]) - corpus_bleu(drawn[:, :, 0])
 
-    largest, most = max(measured, key=lambda item: item[0].ratio)
-    found = []
-    for item, counts in measured:
-        if len(counts) > 1:
-            item = replace(item, bleu_interval=bootstrap(counts, corpus_bleu, seed))
-            if item.ratio < largest.ratio:
-                item.rise_interval = bootstrap(np.stack([counts, most], axis=1), rise, seed)
-        found.append(item)
-    return found
+    def rise_interval(before: Measured, after: Measured) -> tuple[float, float] | None:
+        if len(before.counts) < 2:
+            return None
+        return bootstrap(np.stack([before.counts, after.counts], axis=1), rise, seed)
+
+    largest = max(measured, key=lambda item: item.fidelity.ratio)
+    for item in measured:
+        fidelity = item.fidelity
+        if len(item.counts) > 1:
+            fidelity.bleu_interval = bootstrap(item.counts, corpus_bleu, seed)
+        if fidelity.ratio < largest.fidelity.ratio:
+            fidelity.rise_interval = rise_interval(item, largest)
+        if ablated is not None and fidelity.ratio == ablated.fidelity.ratio:
+            off = ablated.fidelity
+            fidelity.without_scores = WithoutScores(off.bleu, off.loss, rise_interval(item, ablated))
+    return [item.fidelity for item in measured]
 
 
 def to_markdown(results: dict[str, Any]) -> str:
@@ -170,5 +214,13 @@ def to_markdown(results: dict[str, Any]) -> str:
         )
     data = ", ".join(item["source"] for item in results["data"])
     count, beams = results["results"][0]["documents"], results["settings"]["beams"]
+    for item in results["results"]:
+        if (off := item.get("without_scores")) is not None:  # results of earlier versions have no such key
+            losses = "" if off["loss"] is None else f", loss {off['loss']:.2f} instead of {item['loss']:.2f}"
+            rows += [
+                "",
+                f"Without scores in cross-attention, r = {item['ratio']:g}, up to {item['max_tokens']} tokens: BLEU "
+                f"{off['bleu']:.1f} instead of {item['bleu']:.1f}{losses}.",
+            ]
     rows += ["", f"{data}: {count} documents of each length, {beams} {'beams' if beams > 1 else 'beam'}."]
     return "\n".join(rows) + "\n"

@@ -19,6 +19,7 @@ from textnuggets.evaluate.probing import before_and_after, near_tokens
 from textnuggets.evaluate.stats import share_interval
 
 SATURATED = 1.0  # largest rise of BLEU from r = 0.1 to the largest ratio that counts as none
+LITTLE = 1.0  # change of BLEU that counts as little
 WORD_FOR_WORD, NEARLY = 99.0, 95.0  # BLEU
 FAR_MORE = 2.0  # how many times as often as in the text is "far more often"
 UNCLEAR = "unclear"  # the interval includes the bound that decides
@@ -104,38 +105,59 @@ def check_probing(results: dict[str, Any]) -> list[Verdict]:
 
 
 def check_reconstruction(results: dict[str, Any]) -> list[Verdict]:
-    """Check section 5.1: BLEU is saturated from r = 0.1 on, at 99."""
+    """Check section 5.1: BLEU is saturated from r = 0.1 on, at 99; and section 3.2: ablating s changes little."""
     lengths = {item["max_tokens"] for item in results["results"]}
     length = 128 if 128 in lengths else max(lengths)  # the paper's length, if it was measured
     rows = {item["ratio"]: item for item in results["results"] if item["max_tokens"] == length}
-    largest = max(rows)
-    if 0.1 not in rows or largest <= 0.1:
+    return [*_check_curve(rows, results["settings"]["languages"]), *_check_ablation(rows)]
+
+
+def _check_curve(rows: dict[float, dict[str, Any]], languages: Sequence[str]) -> list[Verdict]:
+    """Check BLEU at r = 0.1, and its rise from there to the largest ratio."""
+    if 0.1 not in rows:
         return []
-    rise = rows[largest]["bleu"] - rows[0.1]["bleu"]
-    interval = rows[0.1].get("rise_interval")
-    low, high = interval or (rise, rise)
-    shown = [ratio for ratio in (0.05, 0.1, 0.25, largest) if ratio in rows]
-    curve = ", ".join(f"{_bleu(rows[ratio])} at {ratio:g}" for ratio in dict.fromkeys(shown))
-    documents = f"{rows[0.1]['documents']} documents"
-    verdicts = [
-        Verdict(
-            "BLEU is saturated from r = 0.1",
-            "the curve is flat from there",
-            _verdict(high <= SATURATED) if high <= SATURATED or low > SATURATED else UNCLEAR,
-            f"{_value(rise, interval, '+.1f')} from 0.1 to {largest:g}: {curve}; {documents}",
+    verdicts, largest, row = [], max(rows), rows[0.1]
+    documents = f"{row['documents']} documents"
+    if largest > 0.1:
+        rise, interval = rows[largest]["bleu"] - row["bleu"], row.get("rise_interval")
+        low, high = interval or (rise, rise)
+        shown = [ratio for ratio in (0.05, 0.1, 0.25, largest) if ratio in rows]
+        curve = ", ".join(f"{_bleu(rows[ratio])} at {ratio:g}" for ratio in dict.fromkeys(shown))
+        verdicts.append(
+            Verdict(
+                "BLEU is saturated from r = 0.1",
+                "the curve is flat from there",
+                UNCLEAR if low <= SATURATED < high else _verdict(high <= SATURATED),
+                f"{_value(rise, interval, '+.1f')} from 0.1 to {largest:g}: {curve}; {documents}",
+            )
         )
-    ]
-    if len(results["settings"]["languages"]) == 1:  # a translation differs from its reference in any case
-        low, high = rows[0.1].get("bleu_interval") or (rows[0.1]["bleu"], rows[0.1]["bleu"])
-        unclear = low < NEARLY <= high
+    if len(languages) == 1:  # a translation differs from its reference in any case
+        low, high = row.get("bleu_interval") or (row["bleu"], row["bleu"])
         verdicts.append(
             Verdict(
                 "nearly word for word at r = 0.1",
                 "BLEU above 99",
-                UNCLEAR if unclear else _verdict(low >= WORD_FOR_WORD, low >= NEARLY),
-                f"BLEU {_bleu(rows[0.1])}; {documents}",
+                UNCLEAR if low < NEARLY <= high else _verdict(low >= WORD_FOR_WORD, low >= NEARLY),
+                f"BLEU {_bleu(row)}; {documents}",
             )
         )
+    return verdicts
+
+
+def _check_ablation(rows: dict[float, dict[str, Any]]) -> list[Verdict]:
+    """Check that BLEU hardly changes if the scores are not added to cross-attention at inference."""
+    verdicts = []
+    for ratio, row in rows.items():
+        if (off := row.get("without_scores")) is None:  # also in results of earlier versions
+            continue
+        change = off["bleu"] - row["bleu"]
+        low, high = off["change_interval"] or (change, change)
+        is_little, is_more = low >= -LITTLE and high <= LITTLE, high < -LITTLE or low > LITTLE
+        losses = "" if off["loss"] is None else f"; loss {off['loss']:.2f} instead of {row['loss']:.2f}"
+        figure = f"BLEU {_value(change, off['change_interval'], '+.1f')} at r = {ratio:g}{losses}"
+        verdict = _verdict(is_little) if is_little or is_more else UNCLEAR
+        claim = "without scores in cross-attention, at inference alone, little changes"
+        verdicts.append(Verdict(claim, "a slight change", verdict, f"{figure}; {row['documents']} documents"))
     return verdicts
 
 
