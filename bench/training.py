@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from torch import nn
 from torch.utils.data import DataLoader
 from transformers import AutoModelForSeq2SeqLM, Trainer, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
@@ -33,8 +34,12 @@ class PlainTrainer(Trainer):
 
 
 def plain_seq2seq(name: str, texts: str, source: str, rounds: int) -> None:
-    """Compare STEPS updates on the same batches, with targets equal to sources."""
-    for classes in (0, 5500):
+    """Compare STEPS updates on the same batches, with targets equal to sources.
+
+    A nugget model freezes its lower layers. They are frozen on the other side in one comparison, which shows what is left without
+    that advantage.
+    """
+    for classes, frozen in ((0, False), (0, True), (5500, False)):
         with tempfile.TemporaryDirectory() as folder:
             recipe = Recipe(
                 model=ModelRecipe(backbone=name, ratio=0.1, scorer_layer=3),
@@ -43,10 +48,17 @@ def plain_seq2seq(name: str, texts: str, source: str, rounds: int) -> None:
                 optimizer=OptimizerRecipe(steps=STEPS, batch_tokens=BATCH_TOKENS),
                 report=ReportRecipe(log_every=STEPS, documents=1, bleu_documents=0),
             )
-            _compare(recipe, name, source, rounds, Path(folder))
+            _compare(recipe, name, source, rounds, Path(folder), frozen)
 
 
-def _compare(recipe: Recipe, name: str, source: str, rounds: int, folder: Path) -> None:
+def freeze_alike(bare: nn.Module, backbone: nn.Module) -> None:
+    """Freeze the parameters of a bare model that are frozen in the backbone of a nugget model."""
+    trained = {name: weight.requires_grad for name, weight in backbone.named_parameters()}
+    for name, weight in bare.named_parameters():
+        weight.requires_grad_(trained[name])
+
+
+def _compare(recipe: Recipe, name: str, source: str, rounds: int, folder: Path, frozen: bool) -> None:
     model = build_nugget_model(recipe)
     corpus = load_corpus(recipe.data.train, recipe.packing, tokenizers_of(model, recipe.packing))
     arguments = training_arguments(recipe, folder)
@@ -69,14 +81,17 @@ def _compare(recipe: Recipe, name: str, source: str, rounds: int, folder: Path) 
         remove_unused_columns=False,
     )
     bare: Any = AutoModelForSeq2SeqLM.from_pretrained(name, trust_remote_code=False)
+    if frozen:
+        freeze_alike(bare, model.backbone)
     theirs = PlainTrainer(model=bare, args=plain_arguments, train_dataset=batches)
     theirs.batches = batches
     theirs.remove_callback(PrinterCallback)
     result = compare(ours.train, theirs.train, rounds)
     sampled = recipe.objective.sampled_softmax
     record(
-        "train-vs-seq2seq" + ("-sampled" if sampled else ""),
+        "train-vs-seq2seq" + ("-sampled" if sampled else "") + ("-frozen" if frozen else ""),
         "the training speed of the bare backbone with Hugging Face's Trainer on the same batches"
+        + (", with the same parts frozen" if frozen else "")
         + (f", with a softmax over {sampled:,} sampled tokens on our side" if sampled else ""),
         ">= 1.0",
         {
@@ -86,7 +101,7 @@ def _compare(recipe: Recipe, name: str, source: str, rounds: int, folder: Path) 
             "batch_tokens": BATCH_TOKENS,
             "tokens": int(sum(batch["attention_mask"].sum() for batch in batches)),
             "ratio": recipe.model.ratio,
-            "frozen": "embeddings and 3 of the encoder's layers",
+            "frozen": "embeddings and 3 of the encoder's layers" + (", on both sides" if frozen else ""),
             "sampled_softmax": sampled,
         },
         result,

@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from tests.tiny import CORPUS
+from tests.tiny import CORPUS, tiny_model
+from textnuggets.analysis.bleu import Bleu
 from textnuggets.evaluate.reconstruction import evaluate_reconstruction, to_markdown
 from textnuggets.evaluate.sample import Sample
 from textnuggets.model.fingerprint import fingerprint
@@ -34,6 +35,31 @@ def test_a_perfect_copier_gets_perfect_figures_and_a_starved_one_does_not(copier
     assert whole["vectors"] == pytest.approx(whole["tokens"] / 2, abs=3)
     assert starved["bleu"] < 50
     assert starved["loss"] > whole["loss"]
+    assert whole["rise_interval"] is None
+    low, high = starved["rise_interval"]
+    assert low < whole["bleu"] - starved["bleu"] < high
+
+
+def test_the_scores_are_ablated_at_the_ratio_nearest_to_the_models(copier, sample):
+    found = evaluate_reconstruction(copier, sample, [0, 0.03, 0.1, 0.5], beams=1, lengths=[64])
+    assert (
+        [row["ratio"] for row in found["results"] if row["without_scores"]] == [copier.config.ratio] == [0.5]
+    )
+    off = found["results"][-1]["without_scores"]
+    assert off["loss"] != found["results"][-1]["loss"]
+    decoded = copier.reconstruct(copier.encode(CORPUS, ratio=0.5), num_beams=1, residual="off")
+    assert off["bleu"] == pytest.approx(Bleu().corpus(decoded, CORPUS))
+    low, high = off["change_interval"]
+    assert low <= off["bleu"] - found["results"][-1]["bleu"] <= high
+    assert "Without scores in cross-attention, r = 0.5, up to 64 tokens: BLEU" in to_markdown(found)
+
+
+@pytest.mark.parametrize(
+    "change", [{"residual": "off"}, {"residual": "straight_through"}, {"selector": "chunking"}]
+)
+def test_a_model_that_adds_no_scores_has_none_to_ablate(change, sample):
+    found = evaluate_reconstruction(tiny_model(**change), sample, [0.25], beams=1, lengths=[64])
+    assert found["results"][0]["without_scores"] is None
 
 
 def test_a_ratio_of_zero_is_one_vector_per_document(copier, sample):

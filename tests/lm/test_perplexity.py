@@ -23,7 +23,7 @@ from textnuggets.evaluate.perplexity import (
     windows_of,
 )
 from textnuggets.evaluate.repeats import KINDS, last_occurrence
-from textnuggets.io.wikitext import split_words, write_out
+from textnuggets.io.wikitext import read_wikitext, split_words, write_out
 
 
 def test_perplexity_on_a_toy_computed_by_hand(monkeypatch):
@@ -140,6 +140,34 @@ def test_articles_begin_with_headings_as_in_wikitext(tmp_path):
         path.write_text(text)
         with pytest.raises(InputError, match=words):
             read_articles(str(path), tiny_tokenizer())
+
+
+def test_a_formula_between_equals_signs_is_no_title():
+    lines = [
+        "= Filter =",
+        "A frequency of ω",
+        "= 1 rad / s and an impedance k =",
+        "1 Ω . Its inductance is L",
+        "= 1 henry and its capacitance C =",
+        "1 farad .",
+        "= = Sources = =",
+        "A list of names",
+        "= Rain =",
+        "Rain falls .",
+        "= 2011 season =",
+        "2011 was wet .",
+    ]
+    expected = [
+        "A frequency of ω = 1 rad / s and an impedance k = 1 Ω. Its inductance is L = 1 henry and its capacitance C = "
+        "1 farad. A list of names",
+        "Rain falls.",
+        "2011 was wet.",
+    ]
+    assert [found.text for found in read_wikitext(lines)] == expected
+
+    # In the original files, empty lines surround headings, whatever the text around them.
+    spaced = ["= Names =", "", "A list of names", "", "= 2011 season =", "", "2011 was wet ."]
+    assert [found.text for found in read_wikitext(spaced)] == ["A list of names", "2011 was wet."]
 
 
 def test_the_ratio_changes_the_memory():

@@ -144,8 +144,8 @@ def test_claims_are_judged_by_their_figures():
     without["groups"][0] = group("beginning", 0, 0)
     assert verdicts(without)[4] == "untested"
     assert verdicts(reconstruction(a=90.0, b=99.0, c=99.5)) == ["yes", "yes"]
-    assert verdicts(reconstruction(a=90.0, b=97.0, c=98.1)) == ["no", "yes"]
-    assert verdicts(reconstruction(a=30.0, b=50.0, c=80.0)) == ["no", "no"]
+    assert verdicts(reconstruction(a=90.0, b=97.0, c=98.1)) == ["no", "partly"]
+    assert verdicts(reconstruction(a=30.0, b=56.6, c=89.7)) == ["no", "no"]
     translation = reconstruction(a=30.0, b=32.0, c=32.5)
     translation["settings"]["languages"] = ["en", "fr"]
     assert verdicts(translation) == ["yes"]
@@ -156,12 +156,90 @@ def test_claims_are_judged_by_their_figures():
     assert verdicts(probing(-0.01, -0.02)) == ["no"]  # it helps neither
 
 
+@pytest.mark.parametrize(
+    ("bleu", "bleu_interval", "rise_interval", "expected"),
+    [
+        (99.5, [99.1, 99.8], [-0.2, 0.4], ["yes", "yes"]),
+        (99.5, [98.0, 99.8], [-0.2, 0.4], ["yes", "partly"]),
+        (95.2, [94.0, 96.0], [0.6, 1.4], ["unclear", "unclear"]),
+        (94.0, [93.0, 94.9], [1.1, 2.0], ["no", "no"]),
+    ],
+)
+def test_a_claim_about_bleu_is_unclear_if_its_bound_lies_within_the_interval(
+    bleu, bleu_interval, rise_interval, expected
+):
+    results = reconstruction(a=30.0, b=bleu, c=bleu + 0.1)
+    results["results"][1] |= {"bleu_interval": bleu_interval, "rise_interval": rise_interval}
+    assert verdicts(results) == expected
+
+
+@pytest.mark.parametrize(
+    ("bleu", "interval", "expected"),
+    [
+        (89.8, [-0.5, 0.1], "yes"),
+        (90.2, None, "yes"),
+        (85.0, [-6.0, -4.0], "no"),
+        (85.0, None, "no"),
+        (93.0, [1.5, 4.0], "no"),
+        (89.0, [-2.0, 0.1], "unclear"),
+    ],
+)
+def test_ablating_the_scores_at_inference_is_judged_by_the_change_of_bleu(bleu, interval, expected):
+    results = reconstruction(a=30.0, b=90.0, c=90.1)
+    results["results"][1] |= {
+        "loss": 0.94,
+        "without_scores": {"bleu": bleu, "loss": 1.19, "change_interval": interval},
+    }
+    verdict = check_claims([results])[-1]
+    assert verdict.verdict == expected
+    assert verdict.claim.startswith("without scores in cross-attention")
+    assert "at r = 0.1; loss 1.19 instead of 0.94; 10 documents" in verdict.figure
+
+
+def test_a_model_of_one_ratio_is_judged_there():
+    results = reconstruction(a=30.0, b=99.5, c=99.9)
+    results["results"] = results["results"][1:2]
+    (verdict,) = check_claims([results])
+    assert (verdict.claim, verdict.verdict) == ("nearly word for word at r = 0.1", "yes")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "error", "expected"),
+    [
+        (0.2, 0.05, 0.01, "yes"),
+        (0.2, 0.09, 0.02, "partly"),  # more, but not surely twice as much
+        (0.06, 0.05, 0.01, "unclear"),
+        (0.01, 0.05, 0.01, "no"),
+        (0.01, -0.05, 0.001, "yes"),
+        (0.01, -0.05, 0.01, "unclear"),
+        (-0.05, -0.1, 0.01, "no"),
+    ],
+)
+def test_the_sides_of_a_nugget_differ_only_beyond_their_errors(before, after, error, expected):
+    results = probing(before, after)
+    results["results"][0]["sides"] = {"before": before, "after": after, "covariance": 0.0} | {
+        "before_error": error,
+        "after_error": error,
+    }
+    (verdict,) = check_claims([results])
+    assert verdict.verdict == expected
+    assert f"{before:.4f} ± {error:.4f} before a nugget" in verdict.figure
+
+
+def test_the_end_token_must_be_chosen_more_often_than_by_chance():
+    results = preferences()
+    results["groups"][1] = group("end", 0.01, 0.011)  # 11 of 100 documents, at a ratio of 0.1
+    assert verdicts(results | {"tokens": 10_000, "nuggets": 1000})[-1] == "no"
+    results["groups"][1] = group("end", 0.01, 0.03)
+    assert verdicts(results | {"tokens": 10_000, "nuggets": 1000})[-1] == "partly"
+
+
 def test_claims_show_the_interval_of_bleu_if_the_results_have_one():
     results = reconstruction(a=30.0, b=50.0, c=80.0)
-    results["results"][1]["bleu_interval"] = [45.0, 56.0]
+    results["results"][1] |= {"bleu_interval": [45.0, 56.0], "rise_interval": [25.0, 34.0]}
     saturated, word_for_word = check_claims([results])
     assert saturated.figure == (
-        "+30.0 from 0.1 to 0.25: 30.0 at 0.05, 50.0 (45.0 to 56.0) at 0.1, 80.0 at 0.25; 10 documents"
+        "+30.0 (+25.0 to +34.0) from 0.1 to 0.25: 30.0 at 0.05, 50.0 (45.0 to 56.0) at 0.1, 80.0 at 0.25; 10 documents"
     )
     assert word_for_word.figure == "BLEU 50.0 (45.0 to 56.0); 10 documents"
 

@@ -17,6 +17,8 @@ def probability_gain(
 ) -> tuple[Tensor, Tensor]:
     """Return g of one document, `(nuggets, targets)`, and the nuggets' token positions, `(nuggets,)`.
 
+    The gain is over decoding without cross-attention.
+
     Args:
         model: Nugget model with a decoder, in evaluation mode.
         ids: `(n,)` token ids of the source.
@@ -29,18 +31,24 @@ def probability_gain(
     nuggets, positions = made.nuggets[0], made.selection.positions[0]  # (k, d), (k,)
     if alone is not None:
         nuggets, positions = nuggets[alone : alone + 1], positions[alone : alone + 1]
-    exposed = torch.cat([torch.zeros_like(nuggets[:1]), nuggets])[:, None]  # (1 + k, 1, d), zeros first
+    exposed = nuggets[:, None]  # (k, 1, d)
     probabilities = torch.cat(
         [_target_probabilities(model, part, labels) for part in exposed.split(ROWS)]
-    )  # (1 + k, targets)
-    return probabilities[1:] - probabilities[:1], positions
+    )  # (k, targets)
+    return probabilities - _target_probabilities(model, None, labels), positions
 
 
-def _target_probabilities(model: NuggetModel, exposed: Tensor, labels: Tensor) -> Tensor:
-    """Return the teacher-forced probability of every target token, `(rows, targets)`, one nugget per row."""
-    rows = labels.expand(len(exposed), -1)
-    # With a single key, attention is 1 regardless of the bias.
-    bias = torch.zeros(len(exposed), 1, 1, 1, dtype=exposed.dtype, device=exposed.device)
+def _target_probabilities(model: NuggetModel, exposed: Tensor | None, labels: Tensor) -> Tensor:
+    """Return the teacher-forced probability of every target token, `(rows, targets)`, one nugget per row.
+
+    Without nuggets there is one row, decoded without cross-attention.
+    """
+    bias = None
+    rows = labels[None]
+    if exposed is not None:
+        rows = rows.expand(len(exposed), -1)
+        # With a single key, attention is 1 regardless of the bias.
+        bias = torch.zeros(len(exposed), 1, 1, 1, dtype=exposed.dtype, device=exposed.device)
     states = model.adapter.decode(exposed, bias, model.adapter.shift(rows))
     found = []
     # The logits of all rows together would take hundreds of megabytes.

@@ -1,7 +1,7 @@
 """Probability gain of exposing a single nugget (section 5.3 of the paper).
 
-g_i^j = p(y_i | y_<i, z_j) - p(y_i | y_<i), teacher-forced, with one nugget z_j exposed at a time. The baseline exposes
-a vector of zeros in place of the nugget, because cross-attention needs an input.
+g_i^j = p(y_i | y_<i, z_j) - p(y_i | y_<i), teacher-forced, with one nugget z_j exposed at a time. The baseline is decoding
+without cross-attention.
 
 Positions are in the target: for an autoencoder the nugget's own token; for a translation model the token at the same
 relative position as the nugget in the source.
@@ -9,7 +9,9 @@ relative position as the nugget in the source.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from textnuggets.data.packed import PackedCorpus
 from textnuggets.errors import BackboneError
 from textnuggets.evaluate.provenance import provenance
 from textnuggets.evaluate.sample import Sample
+from textnuggets.evaluate.stats import Z
 from textnuggets.io.progress import Progress
 from textnuggets.model.modeling import NuggetModel
 
@@ -54,7 +57,7 @@ def evaluate_probing(
         "question": "probing",
         "settings": {
             "ratio": ratio,
-            "baseline": "a vector of zeros in place of the nugget",
+            "baseline": "decoding without cross-attention",
             "languages": list(sample.languages),
         },
         **provenance(model, sample),
@@ -74,16 +77,20 @@ def _probe(
     by_order = np.zeros((2, SHOWN, length))  # sums of g and their counts
     places = np.zeros((SHOWN, length), dtype=np.int64)  # histogram of nugget positions
     around = np.zeros((2, 2 * REACH + 1))
+    sides = np.zeros((len(rows), 2, 2))  # by document: sums of g before and after nuggets, and their counts
     nuggets = 0
     with model.evaluating(), torch.no_grad():
-        for row in rows:
+        for number, row in enumerate(rows):
             example = corpus[row]
             ids = torch.from_numpy(example.input_ids.astype(np.int64)).to(model.device)
             labels = torch.from_numpy(example.labels.astype(np.int64)).to(model.device)
             gains, positions = probability_gain(model, ids, labels, ratio)
             nuggets += len(positions)
             on_target = positions * len(labels) // len(ids)
-            _add(gains.cpu().numpy(), on_target.cpu().numpy(), by_order, places, around)
+            near = np.zeros_like(around)
+            _add(gains.cpu().numpy(), on_target.cpu().numpy(), by_order, places, near)
+            around += near
+            sides[number] = _by_side(near, near_tokens(ratio))
             progress.add(1)
     return {
         "max_tokens": length,
@@ -100,6 +107,7 @@ def _probe(
             if places[order].sum()
         ],
         "around": {"offsets": list(range(-REACH, REACH + 1)), "gain": _means(around)},
+        "sides": asdict(Sides.of(sides)),
     }
 
 
@@ -124,24 +132,72 @@ def _means(sums: np.ndarray) -> list[float | None]:
     return [float(total / count) if count else None for total, count in sums.T]
 
 
-def before_and_after(found: dict[str, Any], reach: int) -> tuple[float, float]:
+def _by_side(around: np.ndarray, reach: int) -> np.ndarray:
+    """Return the sums and counts `(2, 2)` over the `reach` tokens before and the `reach` tokens after nuggets."""
+    before, after = around[:, REACH - reach : REACH], around[:, REACH + 1 : REACH + 1 + reach]
+    return np.stack([before.sum(1), after.sum(1)], axis=1)
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Mean gain before and after a nugget, with standard errors over documents."""
+
+    before: float
+    after: float
+    before_error: float | None = None
+    """None for a single document, and in results of earlier versions."""
+    after_error: float | None = None
+    covariance: float | None = None
+
+    @classmethod
+    def of(cls, sides: np.ndarray) -> Sides:
+        """Return the means of sums and counts by document, `(documents, 2, 2)`, as ratio estimates."""
+        sums, counts = sides[:, 0], sides[:, 1]
+        means = sums.sum(0) / counts.sum(0).clip(1)
+        before, after = means.tolist()
+        if (documents := len(sides)) < 2:
+            return cls(before, after)
+        residuals = (sums - means * counts) / counts.mean(0).clip(1e-9)
+        spread = np.cov(residuals.T) / documents
+        before_error, after_error = np.sqrt(spread.diagonal()).tolist()
+        return cls(before, after, before_error, after_error, float(spread[0, 1]))
+
+    def excess(self, factor: float) -> tuple[float, float]:
+        """Return the 95% interval of `before - factor * after`; without errors, the value twice."""
+        value = self.before - factor * self.after
+        if self.before_error is None or self.after_error is None or self.covariance is None:
+            return value, value
+        variance = self.before_error**2 + factor**2 * self.after_error**2 - 2 * factor * self.covariance
+        spread = Z * math.sqrt(max(0.0, variance))
+        return value - spread, value + spread
+
+    def __str__(self) -> str:
+        shown = [
+            f"{mean:.4f}" + ("" if error is None else f" ± {error:.4f}")
+            for mean, error in ((self.before, self.before_error), (self.after, self.after_error))
+        ]
+        return f"{shown[0]} before a nugget and {shown[1]} after it"
+
+
+def before_and_after(found: dict[str, Any], reach: int) -> Sides:
     """Return the mean gain over the `reach` tokens before a nugget and over the `reach` tokens after it."""
+    if "sides" in found:
+        return Sides(**found["sides"])
     gain = dict(zip(found["around"]["offsets"], found["around"]["gain"], strict=True))
     before = [gain[-i] for i in range(1, reach + 1) if gain[-i] is not None]
     after = [gain[i] for i in range(1, reach + 1) if gain[i] is not None]
-    return float(np.mean(before)), float(np.mean(after))
+    return Sides(float(np.mean(before)), float(np.mean(after)))
 
 
-def reach_of(results: dict[str, Any]) -> int:
+def near_tokens(ratio: float) -> int:
     """Return the number of tokens per nugget, over which the two sides of a nugget are compared."""
-    return min(REACH, round(1 / results["settings"]["ratio"]))
+    return min(REACH, round(1 / ratio))
 
 
 def to_markdown(results: dict[str, Any]) -> str:
     """Format positions and largest gains of the first nuggets as Markdown tables."""
-    lines, reach = [], reach_of(results)
+    lines, reach = [], near_tokens(results["settings"]["ratio"])
     for found in results["results"]:
-        before, after = before_and_after(found, reach)
         lines += ["| nugget | documents | mean position | largest gain | at token |", "|---|---|---|---|---|"]
         for item in found["by_order"]:
             known = [(gain, index) for index, gain in enumerate(item["gain"]) if gain is not None]
@@ -154,7 +210,7 @@ def to_markdown(results: dict[str, Any]) -> str:
         lines += [
             "",
             f"{found['documents']:,} documents of up to {found['max_tokens']} tokens, {found['nuggets']:,} nuggets. "
-            f"Mean gain over the {reach} tokens before a nugget: {before:.4f}; over the {reach} after it: {after:.4f}.",
+            f"Mean gain over {reach} tokens: {before_and_after(found, reach)}.",
             "",
         ]
     settings, data = results["settings"], ", ".join(item["source"] for item in results["data"])

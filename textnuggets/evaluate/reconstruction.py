@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from textnuggets.analysis.bleu import Bleu
 from textnuggets.analysis.teacher_forcing import TeacherForced
+from textnuggets.config import ResidualMode
 from textnuggets.data.batching import Collator
 from textnuggets.data.packed import PackedCorpus
 from textnuggets.errors import BackboneError
@@ -25,6 +26,16 @@ ONE_VECTOR = 1e-6  # a ratio so small that each window keeps one vector
 
 
 @dataclass
+class WithoutScores:
+    """Quality when the scores are not added to cross-attention: s is ablated at inference (section 3.2)."""
+
+    bleu: float
+    loss: float | None
+    change_interval: tuple[float, float] | None
+    """95% bootstrap interval of the change of BLEU, paired by document; None for a single document."""
+
+
+@dataclass
 class Fidelity:
     """Reconstruction quality at one ratio and document length."""
 
@@ -36,6 +47,8 @@ class Fidelity:
     """Micro-averaged BLEU of the decoded texts, by sacrebleu."""
     bleu_interval: tuple[float, float] | None
     """95% bootstrap interval of `bleu` over documents; None for a single document."""
+    rise_interval: tuple[float, float] | None
+    """The same of the rise of BLEU from this ratio to the largest, paired by document; None for the largest."""
     exact: float
     """Share of documents that are reconstructed exactly."""
     token_accuracy: float | None
@@ -46,6 +59,16 @@ class Fidelity:
     documents: int
     tokens: int
     vectors: int
+    without_scores: WithoutScores | None = None
+    """The same without scores; None for other ratios than the one nearest to the model's, and for models that add no
+    scores to cross-attention."""
+
+
+class Measured(NamedTuple):
+    """Quality at one ratio, and the counts behind the BLEU of each document."""
+
+    fidelity: Fidelity
+    counts: NDArray[Any]
 
 
 def evaluate_reconstruction(
@@ -71,17 +94,32 @@ def evaluate_reconstruction(
             f"a {model.adapter.config.model_type} backbone has no decoder to reconstruct with."
         )
     found: list[Fidelity] = []
-    with Progress("reconstruct", total=len(lengths) * len(ratios) * sample.documents) as progress:
+    ablated = _ablated_ratio(model, ratios)
+    passes = len(ratios) + (ablated is not None)
+    with Progress("reconstruct", total=len(lengths) * passes * sample.documents) as progress:
         for length in lengths:
             corpus, rows = sample.draw(model, length)
-            for ratio in ratios:
-                found.append(_measure(model, corpus, rows, ratio, length, beams, bleu, sample.seed, progress))
+
+            def measure(ratio: float, residual: ResidualMode | None = None) -> Measured:
+                return _measure(model, corpus, rows, ratio, length, beams, bleu, progress, residual)  # noqa: B023
+
+            measured = [measure(ratio) for ratio in ratios]
+            found += _with_intervals(
+                measured, None if ablated is None else measure(ablated, "off"), bleu, sample.seed
+            )
     return {
         "question": "reconstruction",
         "settings": {"beams": beams, "languages": list(sample.languages), "bleu": bleu.signature},
         **provenance(model, sample),
         "results": [asdict(item) for item in found],
     }
+
+
+def _ablated_ratio(model: NuggetModel, ratios: Sequence[float]) -> float | None:
+    """Return the ratio at which the scores are ablated; attention over a single vector does not depend on them."""
+    if model.scorer is None or model.config.residual != "add":
+        return None
+    return min(filter(None, ratios), key=lambda ratio: abs(ratio - model.config.ratio), default=None)
 
 
 def _measure(
@@ -92,15 +130,17 @@ def _measure(
     length: int,
     beams: int,
     bleu: Bleu,
-    seed: int,
     progress: Progress,
-) -> Fidelity:
-    """Measure one ratio on documents of one length."""
+    residual: ResidualMode | None,
+) -> Measured:
+    """Measure one ratio on documents of one length, with the model's residual mode or another one."""
     budget: dict[str, Any] = {"ratio": ratio or ONE_VECTOR}
     accuracy = loss = None
     if length <= model.window:
         with model.evaluating():
-            forced = TeacherForced.of(model, corpus, rows, budget, Collator(model.pad_id), BATCH * length)
+            forced = TeacherForced.of(
+                model, corpus, rows, {**budget, "residual": residual}, Collator(model.pad_id), BATCH * length
+            )
         accuracy, loss = float(forced.correct / forced.targets), float(forced.loss / forced.targets)
     pairs = corpus.texts(rows)
     decoded: list[str] = []
@@ -110,14 +150,16 @@ def _measure(
         nuggets = model.encode(sources, batch_size=BATCH, **budget)
         vectors += sum(len(item) for item in nuggets)
         tokens += sum(item.token_count for item in nuggets)
-        decoded += model.reconstruct(nuggets, num_beams=beams, batch_size=BATCH)
+        decoded += model.reconstruct(nuggets, num_beams=beams, batch_size=BATCH, residual=residual)
         progress.add(len(nuggets))
     references = [target for _, target in pairs]
-    return Fidelity(
+    counts = [bleu.counts(text, target) for text, target in zip(decoded, references, strict=True)]
+    measured = Fidelity(
         ratio=ratio,
         max_tokens=length,
         bleu=bleu.corpus(decoded, references),
-        bleu_interval=_bleu_interval(bleu, decoded, references, seed),
+        bleu_interval=None,
+        rise_interval=None,
         exact=sum(a == b for a, b in zip(decoded, references, strict=True)) / len(pairs),
         token_accuracy=accuracy,
         loss=loss,
@@ -125,20 +167,36 @@ def _measure(
         tokens=tokens,
         vectors=vectors,
     )
+    return Measured(measured, np.array(counts))
 
 
-def _bleu_interval(
-    bleu: Bleu, decoded: Sequence[str], references: Sequence[str], seed: int
-) -> tuple[float, float] | None:
-    """Return the bootstrap interval of corpus BLEU over documents."""
-    if len(decoded) < 2:
-        return None
-    counts = np.array([bleu.counts(text, target) for text, target in zip(decoded, references, strict=True)])
+def _with_intervals(
+    measured: Sequence[Measured], ablated: Measured | None, bleu: Bleu, seed: int
+) -> list[Fidelity]:
+    """Add the ablation and bootstrap intervals over documents to the ratios of one length."""
 
     def corpus_bleu(drawn: NDArray[Any]) -> NDArray[np.float64]:
         return np.array([bleu.of_counts(sums) for sums in drawn.sum(1).tolist()])
 
-    return bootstrap(counts, corpus_bleu, seed)
+    def rise(drawn: NDArray[Any]) -> NDArray[np.float64]:
+        return corpus_bleu(drawn[:, :, 1]) - corpus_bleu(drawn[:, :, 0])
+
+    def rise_interval(before: Measured, after: Measured) -> tuple[float, float] | None:
+        if len(before.counts) < 2:
+            return None
+        return bootstrap(np.stack([before.counts, after.counts], axis=1), rise, seed)
+
+    largest = max(measured, key=lambda item: item.fidelity.ratio)
+    for item in measured:
+        fidelity = item.fidelity
+        if len(item.counts) > 1:
+            fidelity.bleu_interval = bootstrap(item.counts, corpus_bleu, seed)
+        if fidelity.ratio < largest.fidelity.ratio:
+            fidelity.rise_interval = rise_interval(item, largest)
+        if ablated is not None and fidelity.ratio == ablated.fidelity.ratio:
+            off = ablated.fidelity
+            fidelity.without_scores = WithoutScores(off.bleu, off.loss, rise_interval(item, ablated))
+    return [item.fidelity for item in measured]
 
 
 def to_markdown(results: dict[str, Any]) -> str:
@@ -156,5 +214,13 @@ def to_markdown(results: dict[str, Any]) -> str:
         )
     data = ", ".join(item["source"] for item in results["data"])
     count, beams = results["results"][0]["documents"], results["settings"]["beams"]
+    for item in results["results"]:
+        if (off := item.get("without_scores")) is not None:  # results of earlier versions have no such key
+            losses = "" if off["loss"] is None else f", loss {off['loss']:.2f} instead of {item['loss']:.2f}"
+            rows += [
+                "",
+                f"Without scores in cross-attention, r = {item['ratio']:g}, up to {item['max_tokens']} tokens: BLEU "
+                f"{off['bleu']:.1f} instead of {item['bleu']:.1f}{losses}.",
+            ]
     rows += ["", f"{data}: {count} documents of each length, {beams} {'beams' if beams > 1 else 'beam'}."]
     return "\n".join(rows) + "\n"

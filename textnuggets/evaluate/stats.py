@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from textnuggets.errors import MissingExtraError
 
 SAMPLES = 1000  # bootstrap samples
+Z = NormalDist().inv_cdf(0.975)  # standard errors on either side of a 95% interval
 
 
 def bootstrap(
@@ -48,9 +49,8 @@ def share_interval(count: int, total: int) -> tuple[float, float]:
 
     It assumes independent observations, and has a width even if the count is 0 or the total.
     """
-    z = NormalDist().inv_cdf(0.975)
     share = count / total
-    centre = share + z**2 / (2 * total)
-    spread = z * math.sqrt(share * (1 - share) / total + z**2 / (4 * total**2))
-    scale = 1 + z**2 / total
+    centre = share + Z**2 / (2 * total)
+    spread = Z * math.sqrt(share * (1 - share) / total + Z**2 / (4 * total**2))
+    scale = 1 + Z**2 / total
     return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)

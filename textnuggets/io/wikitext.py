@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 HEADING = re.compile(r"^\s*=.*=\s*$")
 TITLE = re.compile(r"^\s*= [^=].* =\s*$")  # first line of an article
+ENDED = re.compile(r"[.!?:;\"”')]\s*$")  # end of a paragraph
 MARKED = {"@-@": "-", "@,@": ",", "@.@": "."}  # written without spaces around them
 CLOSING = frozenset(",.;:!?)]}%'")
 OPENING = frozenset("([{$£€#")
@@ -37,16 +39,30 @@ def read_wikitext(lines: Iterable[str]) -> Iterator[LongText]:
     """Yield the articles of a file with headings, or the whole file as one text if it has none."""
     paragraphs: list[str] = []
     is_wikitext = False
-    for line in lines:
-        if TITLE.match(line):
+    before = ""
+    for line, after in pairwise(chain(lines, [""])):
+        is_heading = HEADING.match(line) is not None and not _is_formula(before, after)
+        if is_heading and TITLE.match(line):
             if is_wikitext and paragraphs:
                 yield write_out(paragraphs)
                 paragraphs = []
             is_wikitext = True
-        if line.strip() and not (is_wikitext and HEADING.match(line)):
+        if line.strip() and not (is_wikitext and is_heading):
             paragraphs.append(line)
+        before = line
     if paragraphs:
         yield write_out(paragraphs) if is_wikitext else split_words(" ".join(paragraphs))
+
+
+def _is_formula(before: str, after: str) -> bool:
+    """Return whether a line between equals signs continues the line before it and is continued by the line after it.
+
+    WikiText-103 breaks sentences with formulas, such as "a cut-off frequency of ω = 1 rad / s and an impedance k = 1 Ω", at
+    their equals signs.
+    """
+    before, after = before.strip(), after.strip()
+    ended = not before or HEADING.match(before) or ENDED.search(before)
+    return not ended and (after[:1].islower() or after[:1].isdigit())
 
 
 def write_out(paragraphs: Sequence[str]) -> LongText:

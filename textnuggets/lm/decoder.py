@@ -67,8 +67,8 @@ class SegmentDecoder(PreTrainedModel):
         needed = self.config.segment
         if self.config.memory == "tokens":
             needed *= 1 + history
-        elif self.config.memory == "compressive":
-            needed += history * needed // self.config.pooled
+        elif self.config.memory == "compressive" and history:
+            needed += 1  # past segments are read after the start token
         if needed > (room := self.nugget.decoder_window):
             raise ConfigError(
                 f"segment={self.config.segment}, memory={self.config.memory} and history={history} "
@@ -152,7 +152,8 @@ class SegmentDecoder(PreTrainedModel):
             joined = self.begin(torch.cat([context, input_ids], dim=1))
             states = self._decode(joined)[:, context.shape[1] :]
         elif context is not None and context.shape[1] and self.config.memory == "compressive":
-            states = self._decode(decoder_ids, cache=self.compress(context))
+            cache = self.compress(context)
+            states = self.adapter.decode(None, None, decoder_ids, cache, cache.get_seq_length())
         elif context is not None and context.shape[1]:
             past = [row.split(self.config.segment) for row in context]
             memories = iter(self.remember([part.tolist() for row in past for part in row], ratio))
@@ -204,21 +205,21 @@ class SegmentDecoder(PreTrainedModel):
     def _read(self, history: History, decoder_ids: Tensor) -> Tensor:
         return self.adapter.decode(*self.memory_of(history), decoder_ids)
 
-    def _decode(self, decoder_ids: Tensor, cache: Any = None) -> Tensor:
-        return self.adapter.decode(None, None, decoder_ids, cache=cache)
+    def _decode(self, decoder_ids: Tensor) -> Tensor:
+        return self.adapter.decode(None, None, decoder_ids)
 
     def compress(self, context: Tensor) -> DynamicCache:
         """Return the keys and values of past segments, each read on its own, with the mean of every `pooled` positions.
 
-        Keys and values are linear in the hidden states, so this equals mean pooling of the hidden states. Gradients
-        do not flow into the past, as in compressive transformers.
+        Keys and values are linear in the hidden states, so this equals mean pooling of the hidden states. They have the
+        positions of their own segment, and the segment that reads them starts at position 0, as in training without
+        history. Gradients flow into the past.
         """
         rows, length = context.shape
         segments = context.reshape(rows * (length // self.config.segment), self.config.segment)
         # Segments are read after the start token, whose own keys and values are dropped below.
         decoder_ids = torch.cat([self.begin(segments)[:, :1], segments], 1)
-        with torch.no_grad():
-            past = self.adapter.keys_and_values(decoder_ids)
+        past = self.adapter.keys_and_values(decoder_ids)
         cache = DynamicCache()
         for layer, (keys, values) in enumerate(past):
             # (rows * segments, heads, s, d) -> (rows, heads, segments * s / pooled, d)

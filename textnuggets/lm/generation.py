@@ -66,10 +66,11 @@ class Continuation(PreTrainedModel, GenerationMixin):
         memory: Tensor | None = None,
         memory_bias: Tensor | None = None,
         past_key_values: Any = None,
+        unplaced: int = 0,
         **_: Any,
     ) -> CausalLMOutputWithPast:
         """Return the logits of the next token; the cache holds all earlier keys and values, also of cross-attention."""
-        states = self.lm.adapter.decode(memory, memory_bias, input_ids, past_key_values)
+        states = self.lm.adapter.decode(memory, memory_bias, input_ids, past_key_values, unplaced)
         return CausalLMOutputWithPast(logits=self.lm.adapter.project(states), past_key_values=past_key_values)
 
     @classmethod
@@ -143,6 +144,7 @@ def continue_segment(
         prompt = torch.cat([prompt[:, :1], context, prompt[:, 1:]], 1)
     elif context is not None:
         read = lm.compress(context)
+        options["unplaced"] = read.get_seq_length()
         read.batch_repeat_interleave(settings["num_beams"])
     model: Any = Continuation(lm)
     cache = EncoderDecoderCache(read, DynamicCache())

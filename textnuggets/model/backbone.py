@@ -10,6 +10,7 @@ It relies on public behaviour only:
   cross-attention logits (documented for custom masks), in both `eager` and `sdpa` attention.
 - `attn_implementation="eager" | "sdpa"` selects one of them, and the configuration records it.
 - `generate(encoder_outputs=..., inputs_embeds=...)` decodes from given encoder states.
+- A decoder with absolute positions has a module `embed_positions`, called with `position_ids=`.
 
 `tests/model/test_backbone.py` tests each of these for every family.
 """
@@ -104,6 +105,11 @@ class BackboneAdapter:
             if not getattr(layer, "watched_by_nuggets", False):
                 layer.register_forward_pre_hook(partial(_hook, index), with_kwargs=True)
                 layer.watched_by_nuggets = True  # type: ignore[assignment]
+        # T5 has relative positions, and no such module.
+        positions = getattr(self.decoder, "embed_positions", None) if self.family.decodes else None
+        if positions is not None and not getattr(positions, "watched_by_nuggets", False):
+            positions.register_forward_pre_hook(_move_positions, with_kwargs=True)
+            positions.watched_by_nuggets = True
         self._lift_length_limit()
         # LayerDrop would randomly skip layer l, and with it the scorer.
         if getattr(self.encoder, "layerdrop", 0):
@@ -226,19 +232,29 @@ class BackboneAdapter:
         return shifted
 
     def decode(
-        self, nuggets: Tensor | None, bias: Tensor | None, decoder_input_ids: Tensor, cache: Any = None
+        self,
+        nuggets: Tensor | None,
+        bias: Tensor | None,
+        decoder_input_ids: Tensor,
+        cache: Any = None,
+        unplaced: int = 0,
     ) -> Tensor:
         """Return the decoder's last hidden states `(batch, targets, d)` for `(batch, targets)` input ids.
 
-        Without nuggets there is no cross-attention. `cache` holds the keys and values of earlier tokens.
+        Without nuggets there is no cross-attention. `cache` holds the keys and values of earlier tokens, of which the
+        first `unplaced` take up no positions.
         """
-        states: Tensor = self.model.get_decoder()(
-            input_ids=decoder_input_ids,
-            encoder_hidden_states=nuggets,
-            encoder_attention_mask=bias,
-            past_key_values=cache,
-            use_cache=cache is not None,
-        ).last_hidden_state
+        token = _UNPLACED.set(unplaced)
+        try:
+            states: Tensor = self.model.get_decoder()(
+                input_ids=decoder_input_ids,
+                encoder_hidden_states=nuggets,
+                encoder_attention_mask=bias,
+                past_key_values=cache,
+                use_cache=cache is not None,
+            ).last_hidden_state
+        finally:
+            _UNPLACED.reset(token)
         return states
 
     def keys_and_values(self, decoder_input_ids: Tensor) -> list[tuple[Tensor, Tensor]]:
@@ -294,6 +310,16 @@ class BackboneAdapter:
 
 # The layer and the function that visits its input, per thread: several threads may share a model.
 _VISITOR: ContextVar[tuple[int, Callable[[Tensor], Tensor]] | None] = ContextVar("visitor", default=None)
+# Number of cached keys before the first position of the decoder.
+_UNPLACED: ContextVar[int] = ContextVar("unplaced", default=0)
+
+
+def _move_positions(
+    _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """Subtract the cached keys without a position from the positions of the decoder's input."""
+    unplaced = _UNPLACED.get()
+    return (args, {**kwargs, "position_ids": kwargs["position_ids"] - unplaced}) if unplaced else None
 
 
 def _hook(

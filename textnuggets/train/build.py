@@ -82,8 +82,11 @@ def build_nugget_model(recipe: Recipe) -> NuggetModel:
     max_tokens = recipe.data.max_tokens
     if max_tokens > (limit := backbone_window(model.adapter.config)):
         raise ConfigError(f"data.max_tokens is {max_tokens}, but the model takes at most {limit}.")
+    window = settings.window
+    if window is not None and window > (limit := backbone_window(model.adapter.config, window)):
+        raise ConfigError(f"model.window is {window}, but the model takes at most {limit}.")
     # Texts longer than the training documents are reconstructed poorly in one piece, so they are split.
-    model.config.window = max(max_tokens, model.config.window or SHORTEST)
+    model.config.window = max(max_tokens, window or model.config.window or 0, SHORTEST)
     if recipe.objective.hide and model.tokenizer.unk_token_id is None:
         raise ConfigError("objective.hide needs a tokenizer with an unknown token; this one has none.")
     if settings.dropout is not None:

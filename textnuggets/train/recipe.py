@@ -41,6 +41,14 @@ class Recipe(Table):
         return self
 
     @model_validator(mode="after")
+    def _check_window(self) -> Self:
+        if self.model.window is not None and self.model.window < self.data.max_tokens:
+            raise ValueError(
+                f"model.window ({self.model.window}) is below data.max_tokens ({self.data.max_tokens})."
+            )
+        return self
+
+    @model_validator(mode="after")
     def _check_batch_size(self) -> Self:
         needed, content = self._smallest_batch()
         if self.optimizer.batch_tokens < needed:
@@ -64,6 +72,10 @@ class Recipe(Table):
             return self
         if self.model.start is None:
             raise ValueError("a language model starts from a trained nugget model: set model.start.")
+        if self.model.window is not None:
+            raise ValueError(
+                "model.window cannot be used with the objective 'language_model': set model.segment."
+            )
         if self.optimizer.gradient_checkpointing:
             raise ValueError(
                 "optimizer.gradient_checkpointing cannot be used with the objective 'language_model'."

@@ -93,6 +93,8 @@ class ModelRecipe(Table):
     """Whether the embeddings and the lowest l layers are frozen."""
     freeze_parts: list[str] = []
     """Names of further modules to freeze, such as "backbone.model.decoder.layers.0"."""
+    window: PositiveCount | None = None
+    """Tokens that the trained model encodes at once; by default data.max_tokens. Longer texts are split."""
     dropout: Share | None = None
     """Dropout in training; by default the backbone's."""
     source_language: str | None = None
