@@ -167,7 +167,7 @@ def fuzz_table() -> str:
         [
             *rows,
             "",
-            f"Seed {result['config']['seed']}, {result['seconds'] / 60:,.0f} minutes on one CPU core.",
+            f"Seed {result['config']['seed']}, {result['seconds'] / 60:,.0f} minutes in two processes.",
         ]
     )
 

@@ -114,7 +114,6 @@ OUTPUTS = (
     "\udcff.parquet",
     "out.parquet/x",
     "here",
-    "../outside.txt",
 )
 SETTINGS = (
     "nan",

@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
@@ -32,7 +33,7 @@ from textnuggets.report import reproduce
 LIMIT = 30.0  # seconds for one command
 MEMORY = 6 << 30  # bytes that a case may allocate beyond what is in use at the start
 OLD = b"an older output\n"
-BATCH = 250  # cases in one process
+BATCH = 500  # cases in one process
 
 
 @dataclass
@@ -181,38 +182,31 @@ def limited_memory() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
-def run_isolated(seed: int, numbers: range) -> Iterator[Outcome]:
+def run_isolated(seed: int, numbers: range, workers: int = 2) -> Iterator[Outcome]:
     """Run cases in batches, each in its own process; a case that ends the process is a traceback."""
-    first = numbers.start
-    while first < numbers.stop:
-        last = min(first + BATCH, numbers.stop)
-        command = [
-            sys.executable,
-            "-m",
-            "bench.fuzzing",
-            "--seed",
-            str(seed),
-            "--cases",
-            f"{first}:{last}",
-            "--json",
-        ]
-        with subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        ) as process:
-            assert process.stdout is not None
-            started: Outcome | None = None
-            for line in process.stdout:
-                outcome = Outcome(**json.loads(line))
-                if started is None:
-                    started = outcome
-                    continue
-                started, first = None, outcome.number + 1
-                yield outcome
-        if started is not None:
-            yield replace(started, traceback=f"the process ended with code {process.returncode}")
-            first = started.number + 1
-        elif process.returncode:
-            raise RuntimeError(f"the fuzzer failed before case {first}: run it with --case {first}")
+    batches = [numbers[first : first + BATCH] for first in range(0, len(numbers), BATCH)]
+    with ThreadPoolExecutor(workers) as pool:
+        for outcomes in pool.map(lambda batch: list(_run_batch(seed, batch)), batches):
+            yield from outcomes
+
+
+def _run_batch(seed: int, numbers: range) -> Iterator[Outcome]:
+    module = [sys.executable, "-m", "bench.fuzzing", "--json", "--seed", str(seed), "--cases"]
+    while numbers:
+        command = [*module, f"{numbers.start}:{numbers.stop}"]
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False
+        )
+        lines = [
+            Outcome(**json.loads(line)) for line in done.stdout.splitlines()
+        ]  # before and after each case
+        yield from lines[1::2]
+        numbers = numbers[len(lines[1::2]) :]
+        if len(lines) % 2:
+            yield replace(lines[-1], traceback=f"the process ended with code {done.returncode}")
+            numbers = numbers[1:]
+        elif numbers:
+            raise RuntimeError(f"the fuzzer itself failed: run it with --case {numbers.start}")
 
 
 def summarize(outcomes: list[Outcome]) -> dict[str, Any]:

@@ -121,6 +121,11 @@ def test_a_panic_of_the_engine_is_one_error_without_its_stack(model, tmp_path, c
         with pytest.raises(IndexFileError, match="engine-1: "):
             NuggetIndex.open(tmp_path / "index", model)
         status.write_bytes(whole)
+    for chunk in (tmp_path / "index").rglob("vector_storage/offsets/chunk_0.mmap"):
+        chunk.rename(tmp_path / "chunk")
+        with pytest.raises(IndexFileError, match="engine-1: "):
+            NuggetIndex.open(tmp_path / "index", model)
+        (tmp_path / "chunk").rename(chunk)
     assert "panicked" not in capfd.readouterr().err
     NuggetIndex.open(tmp_path / "index", model).close()
 

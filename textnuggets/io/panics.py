@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 STDERR = 2  # its file descriptor
+_LOCK = threading.RLock()  # the descriptor belongs to all threads
 
 
 @contextmanager
@@ -16,16 +18,13 @@ def catching_panics() -> Iterator[None]:
     """Raise a panic as RuntimeError, without the stack that it writes to standard error.
 
     A panic is no Exception in Python, and writes past `sys.stderr`. Whatever else is written meanwhile is shown at the end.
+    One thread at a time can be here, so use it to load files and not for every call.
     """
-    try:
-        kept = os.dup(STDERR)
-    except OSError:  # closed by the shell, as by 2>&-
-        kept = None
-    if kept is None:
-        with _as_exceptions():
-            yield
-        return
-    with tempfile.TemporaryFile() as hidden:
+    with _LOCK, tempfile.TemporaryFile() as hidden:
+        try:
+            kept = os.dup(STDERR)
+        except OSError:  # closed by the shell, as by 2>&-
+            kept = os.open(os.devnull, os.O_WRONLY)
         if sys.stderr is not None:
             sys.stderr.flush()
         os.dup2(hidden.fileno(), STDERR)

@@ -181,7 +181,10 @@ class EdgeEngine(Engine):
 
 def _load(folder: Path) -> Any:
     with catching_panics():
-        return qdrant.EdgeShard.load(str(folder))
+        shard = qdrant.EdgeShard.load(str(folder))
+        # Files that are missing or too short are noticed only when a document is read.
+        shard.scroll(qdrant.ScrollRequest(limit=1, with_payload=True, with_vector=True))
+        return shard
 
 
 def _try(folder: Path, action: Callable[[], Result]) -> Result:
