@@ -16,7 +16,7 @@ from textnuggets.io.documents import read_documents
 
 PARTS = ("encode", "sentence-transformers", "reconstruct", "memory", "train", "generate", "maxsim")
 # Run only if named, since they need a trained model or a task, or take long.
-FURTHER = ("search", "serve", "endurance", "fuzz")
+FURTHER = ("search", "serve", "endurance", "fuzz", "fuzz-inputs")
 
 
 def main() -> None:
@@ -64,6 +64,10 @@ def main() -> None:
         serving.endurance(chosen.model, texts, source)
     if "fuzz" in parts:
         serving.fuzz(chosen.model, texts, source)
+    if "fuzz-inputs" in parts:
+        from bench.fuzzing.run import fuzz_inputs  # it disables the Hub, so it is not imported for the others
+
+        fuzz_inputs()
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ ORDER = (
     "serve-batching",
     "serve-memory",
     "serve-fuzz",
+    "input-fuzz",
 )
 
 # Alternatives: label -> system in docs/results/search, row of the index benchmark.
@@ -70,7 +71,8 @@ def results_table() -> str:
         "",
         "Measured on CPU, with the number of threads in the last column; where there is a range, the ratio is the median of "
         "paired rounds. Rows of the index and the server use shipped models, the others untrained ones. `python -m bench "
-        "TEXTS` repeats them; `--only search`, `serve`, `endurance` or `fuzz` run only the rows of the index and the server.",
+        "TEXTS` repeats them; `--only search`, `serve`, `endurance` or `fuzz` run only the rows of the index and the server, "
+        "`--only fuzz-inputs` the last.",
     ]
     return "\n".join(rows)
 
@@ -154,9 +156,29 @@ def load_table() -> str:
     )
 
 
+def fuzz_table() -> str:
+    """Return what damaged inputs did, by command."""
+    result = read("input-fuzz")
+    kinds = ("cases", "refused", "tracebacks", "silent_differences", "lost_files")
+    rows = [
+        "| command | cases | refused | tracebacks | silent differences | lost files |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, row in [*result["rows"].items(), ("all", result)]:
+        rows.append(f"| {name} | {' | '.join(f'{row[kind]:,}' for kind in kinds)} |")
+    return "\n".join(
+        [
+            *rows,
+            "",
+            f"Seed {result['config']['seed']}, {result['seconds'] / 60:,.0f} minutes in two processes.",
+        ]
+    )
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "bench": results_table,
     "choice": choice_table,
+    "fuzz": fuzz_table,
     "index": index_table,
     "load": load_table,
 }

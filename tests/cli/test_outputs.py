@@ -150,3 +150,22 @@ def test_a_run_does_not_replace_its_corpora_or_the_model_it_starts_from(run, tmp
     (tmp_path / "backbone").rename(out / "best")
     weights = out / "best" / "model.safetensors"
     refuse(run, "train", recipe, "-o", out, "--set", f"model.backbone={out / 'best'}", reads=weights)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["trim", "m", "-o", "x" * 300, "--texts", "t.txt"], "xxx ...: File name too long."),
+        (["highlight", "a", "--model", "x" * 300], "xxx ...: File name too long."),
+        (["index", "t.txt", "-o", "x" * 300, "--model", "m"], "xxx ...: File name too long."),
+        (["index", "t.txt", "-o", "t.txt/../t.txt", "--model", "m"], "t.txt: File exists."),
+    ],
+)
+def test_a_name_that_no_file_can_have_is_bad_input(run, tmp_path, monkeypatch, saved, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m").symlink_to(saved)
+    (tmp_path / "t.txt").write_text("a\tb\n")
+    refused = run(*arguments)
+    assert refused.returncode == 2
+    assert message in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1

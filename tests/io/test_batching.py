@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from textnuggets.errors import TextnuggetsWarning
 from textnuggets.io.arrow import cache_batches, map_table
 from textnuggets.io.batching import batches
 
@@ -35,6 +36,22 @@ def test_a_cached_file_is_computed_once(tmp_path):
     path = cache_batches(folder, "x.arrow", SCHEMA, lambda: [of(1, 2), of(3)])
     assert map_table(path).column("n").to_pylist() == [1, 2, 3]
     assert cache_batches(folder, "x.arrow", SCHEMA, lambda: pytest.fail("computed again")) == path
+
+
+def test_a_damaged_cached_file_is_computed_again(tmp_path):
+    path = cache_batches(str(tmp_path), "x.arrow", SCHEMA, lambda: [of(1, 2)])
+    whole = path.read_bytes()
+    for damage in (whole[:-9], b"", whole[:200] + b"\xff" + whole[201:]):
+        path.write_bytes(damage)
+        with pytest.warns(TextnuggetsWarning, match=r"x\.arrow is damaged: it is computed again"):
+            cache_batches(str(tmp_path), "x.arrow", SCHEMA, lambda: [of(1, 2)])
+        assert path.read_bytes() == whole
+    (tmp_path / "x.arrow.sha256").write_text("[" * 100_000)
+    with pytest.warns(TextnuggetsWarning, match="computed again"):
+        cache_batches(str(tmp_path), "x.arrow", SCHEMA, lambda: [of(1, 2)])
+    (tmp_path / "x.arrow.sha256").unlink()  # as after a crash between the two files
+    cache_batches(str(tmp_path), "x.arrow", SCHEMA, lambda: [of(3)])
+    assert map_table(path)["n"].to_pylist() == [3]
 
 
 def test_a_cached_file_that_fails_half_way_is_absent(tmp_path):

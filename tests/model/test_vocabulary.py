@@ -12,6 +12,7 @@ from transformers import PreTrainedTokenizerFast
 from tests.model.test_tokenization import marian_folder  # noqa: F401  a fixture
 from tests.tiny import CONFIGS, CORPUS, tiny_model, tiny_tokenizer
 from textnuggets import NuggetConfig, NuggetModel
+from textnuggets.errors import CheckpointError
 from textnuggets.model.backbone import build_backbone
 from textnuggets.model.tokenization import load_tokenizer
 from textnuggets.model.vocabulary import trim
@@ -111,6 +112,17 @@ def test_ids_in_the_configuration_follow(marian_folder):  # noqa: F811
     assert config.pad_token_id == config.decoder_start_token_id == tokenizer.pad_token_id
     assert config.eos_token_id == tokenizer.eos_token_id
     assert tokenizer("The cat").input_ids[-1] == tokenizer.eos_token_id
+
+
+def test_a_tokenizer_with_pieces_beyond_the_embeddings_is_refused(folder):
+    config = json.loads((folder / "tokenizer.json").read_text())
+    added = {**config["added_tokens"][0], "id": 10_000, "content": "<more>"}
+    config["added_tokens"].append(added)
+    (folder / "tokenizer.json").write_text(json.dumps(config))
+    with pytest.raises(
+        CheckpointError, match=r"tokenizer has \d+ pieces, but its weights have embeddings for"
+    ):
+        trim(folder, KEPT)
 
 
 def test_pieces_rarer_than_min_count_are_removed(folder):

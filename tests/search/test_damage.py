@@ -113,6 +113,24 @@ def test_the_command_check_lists_the_damage_and_fails(run, copied):
         assert f"{copied}: {name.relative_to(copied)} {problem}\n" in found.stdout
 
 
+def test_a_panic_of_the_engine_is_one_error_without_its_stack(model, tmp_path, capfd):
+    with NuggetIndex.create(tmp_path / "index", model) as index:  # not compacted, so without checksums
+        index.add(IDS, CORPUS)
+    for status in (tmp_path / "index").rglob("vector_storage/*/status.dat"):
+        whole = status.read_bytes()
+        status.write_bytes(whole[:3])
+        with pytest.raises(IndexFileError, match="engine-1: "):
+            NuggetIndex.open(tmp_path / "index", model)
+        status.write_bytes(whole)
+    for chunk in (tmp_path / "index").rglob("vector_storage/offsets/chunk_0.mmap"):
+        chunk.rename(tmp_path / "chunk")
+        with pytest.raises(IndexFileError, match="engine-1: "):
+            NuggetIndex.open(tmp_path / "index", model)
+        (tmp_path / "chunk").rename(chunk)
+    assert "panicked" not in capfd.readouterr().err
+    NuggetIndex.open(tmp_path / "index", model).close()
+
+
 def test_small_files_and_the_sizes_of_large_ones_are_compared_when_an_index_is_opened(compacted):
     checksums = files.read_manifest(compacted).checksums
     small = [name for name, (size, _) in checksums.items() if size <= files.SMALL]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import re
@@ -29,6 +30,9 @@ from textnuggets.cli.train import train
 from textnuggets.cli.trim import trim
 from textnuggets.errors import InputError, TextnuggetsError, TextnuggetsWarning
 
+# Errors of a name that cannot be what it is given for, in contrast to those of the disk.
+BAD_NAMES = (errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP)
+LONGEST = 100  # characters of such a name in a message
 EMPTY_OPTION = re.compile(r"--[\w-]+=")
 app = typer.Typer(
     name="textnuggets",
@@ -97,6 +101,9 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(141)
     except OSError as error:  # such as a full disk or a missing permission
+        if error.errno in BAD_NAMES and error.filename is not None:
+            name = str(error.filename)
+            _fail(f"{name[:LONGEST]}{' ...' * (len(name) > LONGEST)}: {error.strerror}.", 2)
         _fail(str(error), 1)
     sys.exit(code)
 

@@ -122,7 +122,9 @@ def _rows_to_keep(earlier: dict[str, Any], results: dict[str, Any]) -> dict[str,
         rows = {
             row["system"]: {k: v for k, v in row.items() if k != "difference"} for row in earlier["results"]
         }
-    except (KeyError, TypeError, AttributeError) as error:
+        for row in rows.values():
+            _check_row(row, results["queries"])
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise InputError(f"the earlier results are not results of 'similarity' ({error!r}).") from error
     for key, value in now.items():
         if before.get(key) != value:
@@ -131,6 +133,17 @@ def _rows_to_keep(earlier: dict[str, Any], results: dict[str, Any]) -> dict[str,
                 "Write to another folder."
             )
     return rows
+
+
+def _check_row(row: dict[str, Any], queries: int) -> None:
+    """Raise an error of any type if a row read from a file has another shape than `_measure_system` gives it."""
+    vectors = [] if row["vectors"] is None else [row["vectors"]]
+    numbers = [measure[key] for measure in row["measures"].values() for key in ("mean", "low", "high")]
+    by_query = [row["by_query"][key] for key in row["measures"]]
+    if not np.isfinite(np.array([*vectors, *numbers], dtype=np.float64)).all():
+        raise ValueError("a number is not finite")
+    if np.array(by_query, dtype=np.float64).shape != (len(row["measures"]), queries):
+        raise ValueError("not one value for each query")
 
 
 def _compare(rows: list[dict[str, Any]], baseline: str, seed: int) -> None:

@@ -8,21 +8,22 @@ from pathlib import Path
 import pyarrow as pa
 
 from textnuggets.io.files import replacing
+from textnuggets.io.sealing import is_intact, seal
 
 
 def cache_batches(
     folder: str, name: str, schema: pa.Schema, make: Callable[[], Iterable[pa.RecordBatch]]
 ) -> Path:
-    """Return the path of a cached Arrow file; write it atomically if it does not exist.
+    """Return the path of a cached Arrow file; write it atomically if it does not exist or is damaged.
 
     Args:
         folder: Folder of the cache; created if necessary.
         name: Name of the file, which identifies its content.
         schema: Schema of the batches.
-        make: Computes the batches; called only if the file does not exist.
+        make: Computes the batches; called only if the file has to be written.
     """
     path = Path(folder).expanduser() / name
-    if not path.is_file():
+    if not is_intact(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with (
             replacing(path) as temporary,
@@ -31,6 +32,7 @@ def cache_batches(
         ):
             for batch in make():
                 writer.write_batch(batch)
+        seal(path)
     return path
 
 

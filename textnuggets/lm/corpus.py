@@ -22,6 +22,7 @@ from textnuggets.io.documents import decode_utf8, raise_bad_line, read_lines
 from textnuggets.io.files import describe, replacing
 from textnuggets.io.hashing import digest_bytes, digest_json
 from textnuggets.io.progress import Progress
+from textnuggets.io.sealing import is_intact, seal
 from textnuggets.io.wikitext import LongText, read_wikitext, split_words
 from textnuggets.lm.decoder import SegmentDecoder
 from textnuggets.lm.memory import SegmentMemory
@@ -132,8 +133,8 @@ def cache_segments(
     meaning = f"1 {streams.path.name} {streams.size} {ratio} {fingerprint(lm.nugget)}"
     digest = digest_bytes(np.array(places, dtype=np.int64).tobytes(), meaning.encode())
     folder = Path(cache).expanduser() / f"nuggets-{digest[:32]}"
-    # scores.npy is written last, so its presence means that the cache is complete.
-    if not (folder / "scores.npy").is_file():
+    files = [folder / "vectors.npy", folder / "scores.npy"]
+    if not all(map(is_intact, files)):
         make_folder(folder)
         (example,) = _remember(lm, streams, places[:1], ratio)
         k, d = example.vectors.shape
@@ -149,8 +150,10 @@ def cache_segments(
                         progress.add(1)
             vectors.flush()
             del vectors
-        with replacing(folder / "scores.npy") as temporary, temporary.open("wb") as file:
-            np.save(file, scores)
+        with replacing(folder / "scores.npy") as temporary, temporary.open("wb") as stream:
+            np.save(stream, scores)
+        for file in files:
+            seal(file)
     return SegmentCache(folder, places)
 
 

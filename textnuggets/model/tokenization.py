@@ -20,6 +20,7 @@ from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from textnuggets.errors import BackboneError, CheckpointError, MissingExtraError
+from textnuggets.io.panics import catching_panics
 from textnuggets.model.checkpoint import explain_loading
 
 CONTENT = (2.0, 16.0)  # range in nats; pieces of the target side alone have no meaningful probability
@@ -39,7 +40,7 @@ def load_tokenizer(name: str, model_type: str, **hub: Any) -> PreTrainedTokenize
     if model_type == "nugget" and fetch(name, "tokenizer.json", **hub) is None:
         # Without it, transformers may build a tokenizer that knows no word.
         raise CheckpointError(f"{name!r} has no tokenizer.json: save or download it again.")
-    with explain_loading(name):
+    with explain_loading(name), catching_panics():
         tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False, **hub)
         return check_tokenizer(tokenizer, name)
 

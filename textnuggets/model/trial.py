@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from textnuggets.errors import CheckpointError
 from textnuggets.model.backbone import BIAS_CARRIERS
@@ -28,16 +28,22 @@ def check_finite(model: PreTrainedModel, name: str) -> None:
             )
 
 
+def check_vocabulary(tokenizer: PreTrainedTokenizerFast, model: PreTrainedModel, name: str) -> None:
+    """Raise CheckpointError if the tokenizer has pieces without an embedding."""
+    tables: Any = model.get_input_embeddings()
+    if (pieces := tokenizer.backend_tokenizer.get_vocab_size()) > (size := tables.num_embeddings):
+        raise CheckpointError(
+            f"{name!r}: its tokenizer has {pieces} pieces, but its weights have embeddings for {size}."
+        )
+
+
 def try_model(model: NuggetModel, name: str) -> None:
     """Encode one letter and, if there is a decoder, decode one token; raise an error if that is not possible.
 
     Most wrong values in the files of a model have no effect until it runs.
     """
-    tokenizer, tables = model.tokenizer, model.get_input_embeddings()
-    if (pieces := tokenizer.backend_tokenizer.get_vocab_size()) > (size := tables.num_embeddings):
-        raise CheckpointError(
-            f"{name!r}: its tokenizer has {pieces} pieces, but its weights have embeddings for {size}."
-        )
+    tokenizer = model.tokenizer
+    check_vocabulary(tokenizer, model, name)
     if model.adapter.config._attn_implementation not in BIAS_CARRIERS:
         return  # flash attention, which does not run until the model is on its device
     ids = torch.tensor([tokenizer("a").input_ids], device=model.device)

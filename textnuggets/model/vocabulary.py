@@ -25,6 +25,7 @@ from textnuggets.model.backbone import build_backbone, load_backbone
 from textnuggets.model.checkpoint import explain_loading, load_config
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.tokenization import build_marian_tokenizer, fetch, load_tokenizer, punctuation_ids
+from textnuggets.model.trial import check_vocabulary
 
 BATCH = 1000  # texts tokenized at once
 ID_LISTS = ("bad_words_ids", "suppress_tokens", "begin_suppress_tokens")
@@ -67,6 +68,7 @@ def trim(name: str, texts: Iterable[str], spm: Path | None = None, min_count: in
             model = NuggetModel.from_pretrained(name)
         else:
             model = load_backbone(name, config)
+    check_vocabulary(tokenizer, model, name)
     return Trimmed(
         trim_model(model, smaller, kept),
         smaller,

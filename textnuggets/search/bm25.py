@@ -24,8 +24,7 @@ class BM25:
         For a query without any word of the texts, these are the first texts.
         """
         k = min(k, self.count)
-        vocabulary = self._engine.vocab_dict
-        known = [[word for word in words if word and word in vocabulary] for words in words_of(queries)]
+        known = self._known(queries)
         nearest = np.tile(np.arange(k), (len(known), 1))
         found = [row for row, words in enumerate(known) if words]
         if found:
@@ -39,8 +38,15 @@ class BM25:
 
     def scores(self, query: str) -> np.ndarray:
         """Return the score of every text, as `(texts,)`."""
-        (words,) = words_of([query])
+        (words,) = self._known([query])
+        if not words:
+            return np.zeros(self.count, dtype=np.float32)
         return np.asarray(self._engine.get_scores(words), dtype=np.float32)
+
+    def _known(self, queries: Sequence[str]) -> list[list[str]]:
+        """Return the words of queries that occur in the texts; `bm25s` raises an error if there are none."""
+        vocabulary = self._engine.vocab_dict
+        return [[word for word in words if word and word in vocabulary] for words in words_of(queries)]
 
 
 def _bm25s() -> Any:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from textnuggets.errors import IndexFileError, MissingExtraError
 from textnuggets.io.disk import sync_tree
 from textnuggets.io.files import disk_usage
+from textnuggets.io.panics import catching_panics
 from textnuggets.search.backends.base import Engine, Found, Stored
 from textnuggets.search.backends.points import PAGE, label_filter, point_id, to_payload, to_stored
 from textnuggets.search.manifest import CHECK
@@ -61,7 +62,7 @@ class EdgeEngine(Engine):
     @classmethod
     def open(cls, folder: Path) -> EdgeEngine:
         """Open the engine of a folder."""
-        return cls(folder, _try(folder, lambda: qdrant.EdgeShard.load(str(folder))))
+        return cls(folder, _try(folder, lambda: _load(folder)))
 
     def put(self, documents: Sequence[Stored]) -> None:
         """Write documents and flush them to disk."""
@@ -176,6 +177,14 @@ class EdgeEngine(Engine):
             raise IndexFileError(
                 f"{self.folder}: the disk has {free / 1e6:,.0f} MB left, too little to continue. Reported documents are safe."
             )
+
+
+def _load(folder: Path) -> Any:
+    with catching_panics():
+        shard = qdrant.EdgeShard.load(str(folder))
+        # Files that are missing or too short are noticed only when a document is read.
+        shard.scroll(qdrant.ScrollRequest(limit=1, with_payload=True, with_vector=True))
+        return shard
 
 
 def _try(folder: Path, action: Callable[[], Result]) -> Result:
