@@ -10,13 +10,13 @@ from pathlib import Path
 
 from transformers.utils import logging
 
-from bench import decoding, encoding, generation, memory, searching, serving, training
+from bench import decoding, encoding, evidence, generation, memory, searching, serving, training
 from textnuggets.evaluate.tasks import read_task
 from textnuggets.io.documents import read_documents
 
 PARTS = ("encode", "sentence-transformers", "reconstruct", "memory", "train", "generate", "maxsim")
 # Run only if named, since they need a trained model or a task, or take long.
-FURTHER = ("search", "serve", "endurance", "fuzz", "fuzz-inputs")
+FURTHER = ("search", "evidence", "serve", "endurance", "fuzz", "fuzz-inputs")
 
 
 def main() -> None:
@@ -28,11 +28,17 @@ def main() -> None:
     parser.add_argument("--source", default=None, help="description of the texts for the results files")
     parser.add_argument("--limit", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--model", default="search", help="a trained model, for search and serve")
+    parser.add_argument("--model", default="search", help="a trained model, for search, evidence and serve")
     parser.add_argument("--task", help="the folder of a retrieval task, for search")
     parser.add_argument("--grades", default="1=4,2=3,3=2,4=1", help="mapping of the task's grades")
+    parser.add_argument(
+        "--questions", help="JSON lines with query, positive (a passage) and answers (in it), for evidence"
+    )
+    parser.add_argument("--joined", type=int, default=10, help="passages per document, for evidence")
     parser.add_argument("--only", choices=(*PARTS, *FURTHER), action="append")
     chosen = parser.parse_args()
+    if "evidence" in (chosen.only or ()) and not chosen.questions:
+        parser.error("--only evidence needs --questions.")
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     texts = [document.text for document in read_documents(chosen.texts)][: chosen.limit]
@@ -58,6 +64,8 @@ def main() -> None:
         meaning = {int(old): int(new) for old, new in (part.split("=") for part in chosen.grades.split(","))}
         task = read_task(chosen.task, grades=meaning)
         searching.index_of_passages(chosen.model, chosen.minilm, task, texts, source)
+    if "evidence" in parts:
+        evidence.evidence(chosen.model, chosen.minilm, chosen.questions, texts, chosen.joined)
     if "serve" in parts:
         serving.batching_under_load(chosen.model, texts, source)
     if "endurance" in parts:

@@ -86,7 +86,7 @@ def compare(page: Page) -> None:
 
 
 def search(page: Page) -> None:
-    """Show hits with their matches marked."""
+    """Show hits with their passages."""
     page.fill("#search-query", QUERY)
     page.keyboard.press("Enter")
     page.locator("#hits article").first.wait_for(timeout=PATIENCE)

@@ -217,7 +217,10 @@ def test_vectors_and_scores_that_are_not_finite_are_refused(copier, tmp_path, co
     write_parquet(path, schema, [to_table(IDS[:3], rows, schema, CORPUS[:3])])
     place = tmp_path / "index"
     with NuggetIndex.create(place, copier, ratio=0.5) as index:
-        for skipping in ({}, {"on_bad": lambda _: None}):  # such a file is damaged, so no row of it is trusted
+        for skipping in (
+            {},
+            {"on_bad": lambda _: None},
+        ):  # such a file is damaged, so no row of it is trusted
             with pytest.raises(InputError, match=rf"row 2: the column '{column}' has NaN or infinite values"):
                 index.add_encoded(path, **skipping)
             assert len(index) == 0

@@ -36,6 +36,8 @@ from textnuggets.serve.middleware import Limits
         ("/search", {"query": ""}, 422, "query"),
         ("/search", {"query": "a", "k": 0}, 422, "k"),
         ("/search", {"query": "a", "filter": {"x": []}}, 422, "filter"),
+        ("/search", {"query": "a", "min_score": 1.5}, 422, "min_score"),
+        ("/search", {"query": "a", "full": "yes"}, 422, "full"),
         ("/v1/embeddings", {"input": "a", "ratio": "0.5"}, 422, "ratio"),
         ("/v1/rerank", {"query": "a b " * 1000, "documents": ["a"]}, 413, "query"),
     ],

@@ -35,7 +35,7 @@ def start(model, index):
 
 
 def ask(address):
-    answer = httpx.post(f"{address}/search", json={"query": CORPUS[2], "k": 5}, timeout=30)
+    answer = httpx.post(f"{address}/search", json={"query": CORPUS[2], "k": 5, "full": True}, timeout=30)
     return [(hit["id"], hit["text"]) for hit in answer.json()["hits"]]
 
 

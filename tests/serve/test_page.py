@@ -74,7 +74,8 @@ def probabilities(copier):
 @pytest.fixture(scope="module")
 def address(copier, tmp_path_factory):
     index = NuggetIndex.create(tmp_path_factory.mktemp("paged") / "index", copier)
-    index.add([*(f"d{i}" for i in range(5)), "long"], [*CORPUS, LONG])
+    facts = [{"n": i, "kind": None if i else ["letter"]} for i in range(6)]
+    index.add([*(f"d{i}" for i in range(5)), "long"], [*CORPUS, LONG], facts)
     address, stop = serve(create_app({"tiny": copier}, index))
     yield address
     stop()
@@ -162,28 +163,50 @@ def test_compare_joins_every_query_nugget_to_its_match(page):
     expect(page.locator("#compare-words")).to_contain_text("words in common")
 
 
-def test_search_shows_hits_with_their_matches_marked(page):
+def test_search_shows_the_passages_of_a_hit_with_their_scores(page):
     page.click("#tab-search")
-    page.fill("#search-query", CORPUS[3])
+    page.fill("#search-query", CORPUS[2])
     page.keyboard.press("Enter")
     first = page.locator("#hits article").first
-    expect(first.locator("h3")).to_contain_text("d3")
-    expect(first.locator(".text")).to_have_text(CORPUS[3])
-    assert first.locator("mark").count()
+    expect(first.locator("h3")).to_contain_text("d2")
+    expect(first.locator(".passage .text")).to_have_text(CORPUS[2])
+    expect(first.locator(".passage .score")).to_have_text("1.0000")
 
 
-def test_search_shows_matches_of_a_long_document_and_the_rest_on_demand(page):
+def test_search_shows_the_whole_text_on_demand_with_its_passages_marked(page):
     page.click("#tab-search")
     page.fill("#search-query", "The cat sat.")
     page.keyboard.press("Enter")
     long = page.locator("#hits article", has=page.locator("h3", has_text="long"))
-    expect(long.locator(".text")).to_contain_text("\u2026")
-    marks = long.locator("mark").all_inner_texts()
-    assert marks
-    long.locator("button").click()
+    expect(long.locator(".passage .text")).to_have_count(3)
+    passages = long.locator(".passage .text").all_inner_texts()
+    long.get_by_role("button", name="Show the whole text").click()
+    expect(long.locator(".more")).to_have_count(0)
     expect(long.locator(".text")).to_have_text(LONG)
-    assert long.locator("mark").all_inner_texts() == marks
-    expect(long.locator("button")).to_have_count(0)
+    assert sorted(long.locator("mark").all_inner_texts()) == sorted(passages)
+
+
+def test_search_shows_metadata_and_filters_by_it(page):
+    hits = page.locator("#hits article")
+    page.click("#tab-search")
+    page.fill("#search-query", CORPUS[3])
+    page.keyboard.press("Enter")
+    expect(hits).to_have_count(6)
+    hits.first.get_by_role("button", name="n=3").click()
+    expect(hits).to_have_count(1)
+    page.fill("#search-filter", "kind=letter")
+    page.keyboard.press("Enter")
+    expect(page.locator("#hits")).to_have_text("No documents found.")
+    page.locator("#search-filters button", has_text="n=3").click()
+    expect(hits.locator("h3")).to_contain_text(["d0"])
+    page.locator("#search-filters button").click()
+    expect(hits).to_have_count(6)
+    page.fill("#search-least", "0.99")
+    page.keyboard.press("Enter")
+    expect(hits.locator("h3")).to_contain_text(["d3"])
+    page.fill("#search-filter", "letter")
+    page.keyboard.press("Enter")
+    expect(page.locator("#error")).to_have_text("write the filter as key=value.")
 
 
 def test_an_error_is_shown_and_the_next_request_clears_it(page):

@@ -118,10 +118,23 @@ def test_gain_returns_the_gain_of_each_token(client, copier):
 def test_search_returns_documents_of_the_index(client):
     found = client.post("/search", json={"query": CORPUS[2], "k": 2}).json()["hits"]
     assert found[0]["id"] == "d2"
-    assert found[0]["text"] == CORPUS[2]
+    assert found[0]["passages"][0]["text"] == CORPUS[2]
+    assert found[0]["passages"][0]["score"] == pytest.approx(1, abs=2e-3)
+    assert found[0]["metadata"] == {"n": 2}
     assert found[0]["matches"][0]["document"]
     filtered = client.post("/search", json={"query": CORPUS[2], "filter": {"n": 4}}).json()["hits"]
     assert [hit["id"] for hit in filtered] == ["d4"]
+
+
+def test_search_returns_whole_texts_only_on_request(client):
+    excerpts = client.post("/search", json={"query": CORPUS[2]}).json()["hits"]
+    assert not any("text" in hit or "regenerated" in hit for hit in excerpts)
+    whole = client.post("/search", json={"query": CORPUS[2], "full": True}).json()["hits"]
+    assert [hit["id"] for hit in whole] == [hit["id"] for hit in excerpts]
+    assert whole[0]["text"] == CORPUS[2]
+    assert whole[0]["regenerated"] is False
+    least = client.post("/search", json={"query": CORPUS[2], "min_score": 0.99}).json()["hits"]
+    assert [hit["id"] for hit in least] == ["d2"]
 
 
 def test_health_and_metrics_report_the_state(client):

@@ -6,10 +6,11 @@ import json
 import sys
 import time
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from textnuggets.cli.options import between
 from textnuggets.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,9 +18,7 @@ if TYPE_CHECKING:
 
     from textnuggets.search.results import Hit
 
-PASSAGES = 3  # passages shown per document
-CHARACTERS = 300  # characters shown per passage at most
-CONTEXT = 60  # characters shown before a passage
+MARK = "black on #99ff99"
 
 
 def search(
@@ -33,6 +32,16 @@ def search(
             "a JSON string: '\"a=b\"=value'."
         ),
     ] = None,
+    min_score: Annotated[
+        float | None,
+        typer.Option(
+            callback=between(-1, 1), help="Score that documents must have at least; any by default."
+        ),
+    ] = None,
+    full: Annotated[
+        bool,
+        typer.Option("--full", help="Print the whole text of each document, with the passages marked."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line per document.")] = False,
     model: Annotated[
         str | None, typer.Option("--model", help="New folder of the index's model, if it was moved.")
@@ -41,7 +50,7 @@ def search(
         str | None, typer.Option("--api-key", envvar="QDRANT_API_KEY", help="API key of a server.")
     ] = None,
 ) -> None:
-    """Find the documents that match a query best, with the passages that match."""
+    """Find the documents that match a query best, each with up to three passages and their scores."""
     required: dict[str, list[str]] = {}
     for key, value in map(_pair, filter or []):
         required.setdefault(key, []).append(value)
@@ -56,7 +65,7 @@ def search(
     with NuggetIndex.open(index, loaded, api_key) as opened:
         _ = opened.model  # loads the model, so that its time is not counted as search
         ready = time.monotonic()
-        hits = opened.search(query, k, required)
+        hits = opened.search(query, k, required, min_score, full)
     print(
         f"{ready - started:.1f} s to import torch and load {opened.manifest.model!r}, "
         f"{time.monotonic() - ready:.2f} s to search",
@@ -64,9 +73,7 @@ def search(
     )
     if as_json:
         for hit in hits:
-            print(
-                json.dumps(asdict(hit) | {"matches": [m._asdict() for m in hit.matches]}, ensure_ascii=False)
-            )
+            print(json.dumps(_to_json(hit, full), ensure_ascii=False))
         return
     if not hits:
         print("nothing found.", file=sys.stderr)
@@ -90,8 +97,18 @@ def _pair(item: str) -> tuple[str, str]:
         ) from error
 
 
+def _to_json(hit: Hit, full: bool) -> dict[str, Any]:
+    """Return a hit as a JSON object, with the whole text if it was asked for."""
+    found = asdict(hit)
+    for name in ("matches", "passages"):
+        found[name] = [item._asdict() for item in getattr(hit, name)]
+    if not full:
+        del found["text"], found["regenerated"]
+    return found
+
+
 def to_text(rank: int, hit: Hit, colours: bool) -> Text:
-    """Return a hit for the terminal: id, score and matching passages, in [brackets] without colours."""
+    """Return a hit for the terminal: id, score, metadata, and its passages, or its text if it was asked for."""
     from rich.text import Text
 
     shown = Text()
@@ -99,19 +116,24 @@ def to_text(rank: int, hit: Hit, colours: bool) -> Text:
     shown.append(f"  {hit.score:.4f}")
     if hit.metadata:
         shown.append(f"  {json.dumps(hit.metadata, ensure_ascii=False)}", "dim")
-    if hit.text is None:
-        spans = sorted({match.document for match in hit.matches})
-        shown.append("\n   characters " + ", ".join(f"{start}-{end}" for start, end in spans), "dim")
+    if hit.text is not None:
+        shown.append("\n   regenerated from the vectors: " if hit.regenerated else "\n", "dim")
+        shown.append(hit.text if hit.regenerated else _marked(hit, colours))
         return shown
-    if hit.regenerated:
-        shown.append("\n   regenerated from the vectors: ", "dim")
-        shown.append(hit.text)
-        return shown
-    strongest = sorted(hit.matches, key=lambda match: -match.score)
-    spans = list(dict.fromkeys(match.document for match in strongest))[:PASSAGES]
-    for start, end in sorted(spans):
-        passage = " ".join(hit.text[start:end].split())[:CHARACTERS]
-        before = " ".join(hit.text[max(0, start - CONTEXT) : start].split())
-        shown.append(f"\n   {'...' if start > CONTEXT else ''}{before} ")
-        shown.append(passage if colours else f"[{passage}]", "black on #99ff99" if colours else "")
+    for number, passage in enumerate(hit.passages):
+        start, end = passage.span
+        text = f"characters {start}-{end}" if passage.text is None else " ".join(passage.text.split())
+        shown.append(f"\n   {passage.score:.4f}  {text}", "" if number == 0 else "dim")
     return shown
+
+
+def _marked(hit: Hit, colours: bool) -> Text:
+    """Return the text of a hit with its passages marked: in colour, or in [brackets] without colours."""
+    from rich.text import Text
+
+    shown, at, text = Text(), 0, hit.text or ""
+    for start, end in sorted(passage.span for passage in hit.passages):
+        shown.append(text[at:start])
+        shown.append(text[start:end] if colours else f"[{text[start:end]}]", MARK if colours else "")
+        at = end
+    return shown.append(text[at:])

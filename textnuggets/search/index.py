@@ -35,7 +35,7 @@ from textnuggets.search.manifest import (
     check_model,
     load_model_of,
 )
-from textnuggets.search.querying import check_query, find_hits
+from textnuggets.search.querying import check_min_score, check_query, find_hits
 from textnuggets.search.results import Added, Hit
 from textnuggets.search.writing import Row, delete_documents, encoded_rows, to_rows, write_rows
 
@@ -245,18 +245,29 @@ class NuggetIndex:
 
     # ---------------------------------------------------------------- read
 
-    def search(self, query: str, k: int = 10, filter: Mapping[str, Any] | None = None) -> list[Hit]:
+    def search(
+        self,
+        query: str,
+        k: int = 10,
+        filter: Mapping[str, Any] | None = None,
+        min_score: float | None = None,
+        full: bool = True,
+    ) -> list[Hit]:
         """Return the k documents that match the query best, best first.
 
         Args:
             query: Any text.
             k: Number of documents at most.
             filter: Metadata that documents must have.
+            min_score: Score that documents must have at least, from -1 to 1; any by default.
+            full: Whether hits have the whole text of their document, besides the passages that match best. Text that is
+                not stored is decoded from the vectors, if the model has a decoder.
         """
         check_count("k", k, at_least=1)
+        check_min_score(min_score)
         check_query(query)
         nuggets = self.model.encode(query, ratio=self.manifest.query_ratio)
-        return find_hits(self._backend.engine, self.model, nuggets, k, filter or {})
+        return find_hits(self._backend.engine, self.model, nuggets, k, filter or {}, min_score, full)
 
     def info(self) -> dict[str, Any]:
         """Return the settings, the number of documents and, for a folder, its size on disk and that of its documents.

@@ -1,8 +1,9 @@
-"""Searching an index: from a query to hits with the spans that matched."""
+"""Searching an index: from a query to hits with the passages that matched."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from textnuggets.search.backends.base import Engine
 from textnuggets.search.checking import check_document, check_score
 from textnuggets.search.labels import labels_of
 from textnuggets.search.manifest import CHECK
+from textnuggets.search.passages import find_passages
 from textnuggets.search.payload import unpack_metadata
 from textnuggets.search.results import Hit, Match
 
@@ -27,8 +29,22 @@ def check_query(query: str) -> None:
         raise InputError("the query is empty: there is nothing to search for.")
 
 
+def check_min_score(min_score: float | None) -> None:
+    """Raise InputError if a threshold is not a number from -1 to 1, as scores are."""
+    if min_score is None:
+        return
+    if isinstance(min_score, bool) or not isinstance(min_score, Real) or not -1 <= min_score <= 1:
+        raise InputError(f"min_score must be a number from -1 to 1, got {min_score!r}.")
+
+
 def find_hits(
-    engine: Engine, model: NuggetModel, query: Nuggets, k: int, filter: Mapping[str, Any]
+    engine: Engine,
+    model: NuggetModel,
+    query: Nuggets,
+    k: int,
+    filter: Mapping[str, Any],
+    min_score: float | None,
+    full: bool,
 ) -> list[Hit]:
     """Return the k best documents for an encoded query, best first; raise IndexFileError if one is damaged.
 
@@ -38,29 +54,38 @@ def find_hits(
         query: Nuggets of the query.
         k: Number of documents at most.
         filter: Metadata that documents must have.
+        min_score: Score that documents must have at least; None for any.
+        full: Whether hits have the whole text of their document.
     """
     query_vectors = unit(query, "query")
     found = engine.find(query_vectors, k, _filter_labels(filter))
-    documents = [item.document for item in found]
     for item in found:
         check_score(item.document, item.score / len(query_vectors))
+    if min_score is not None:
+        found = [item for item in found if item.score / len(query_vectors) >= min_score]
+    documents = [item.document for item in found]
     try:
         nuggets = [check_document(item) for item in documents]
     except IndexFileError as error:
         raise IndexFileError(f"{str(error).removesuffix('.')}: {CHECK}.") from error
     stored_texts = [item.payload.get("text") for item in documents]
-    texts = _fill_in_texts(model, nuggets, stored_texts)
-    return [
-        Hit(
-            id=item.document.id,
-            score=item.score / len(query_vectors),
-            matches=_matches(query, query_vectors, its_nuggets, item.document.vectors),
-            metadata=unpack_metadata(item.document.payload),
-            text=text,
-            regenerated=stored is None and text is not None,
+    texts = _fill_in_texts(model, nuggets, stored_texts) if full else [None] * len(found)
+    query_segments = _segment_spans(query)
+    hits = []
+    for item, its_nuggets, stored, text in zip(found, nuggets, stored_texts, texts, strict=True):
+        cosines, segments = query_vectors @ item.document.vectors.T, _segment_spans(its_nuggets)
+        hits.append(
+            Hit(
+                id=item.document.id,
+                score=item.score / len(query_vectors),
+                matches=_matches(query_segments, segments, cosines),
+                passages=find_passages(stored, segments, cosines),
+                metadata=unpack_metadata(item.document.payload),
+                text=text,
+                regenerated=stored is None and text is not None,
+            )
         )
-        for item, its_nuggets, stored, text in zip(found, nuggets, stored_texts, texts, strict=True)
-    ]
+    return hits
 
 
 def _filter_labels(filter: Mapping[str, Any]) -> list[str]:
@@ -80,17 +105,14 @@ def _filter_labels(filter: Mapping[str, Any]) -> list[str]:
 
 
 def _matches(
-    query: Nuggets,
-    query_vectors: NDArray[np.floating],
-    document: Nuggets,
-    document_vectors: NDArray[np.floating],
+    query: NDArray[np.int64], document: NDArray[np.int64], cosines: NDArray[np.floating]
 ) -> list[Match]:
-    """Return the best match of each nugget of the query."""
-    cosines = query_vectors @ document_vectors.T
-    best = cosines.argmax(1)
+    """Return the best match of each nugget of the query, from the spans of their segments."""
+    best = cosines.argmax(1).tolist()
+    spans = zip(query.tolist(), document[best].tolist(), strict=True)
     return [
-        Match(_segment_span(query, i), _segment_span(document, j), float(cosines[i, j]))
-        for i, j in enumerate(best.tolist())
+        Match((a, b), (c, d), float(score))
+        for ((a, b), (c, d)), score in zip(spans, cosines.max(1), strict=True)
     ]
 
 
@@ -105,16 +127,15 @@ def _fill_in_texts(
     return [next(decoded) if text is None else text for text in texts]
 
 
-def _segment_span(nuggets: Nuggets, number: int) -> tuple[int, int]:
-    """Return the span of a nugget's segment.
+def _segment_spans(nuggets: Nuggets) -> NDArray[np.int64]:
+    """Return the `(k, 2)` spans of the nuggets' segments.
 
-    The segment of a token at the start or end of a text may be empty; the nearest segment that is not empty is then
-    returned, preferably one before it.
+    The segment of a token at the start or end of a text may be empty; the nearest segment that is not empty then takes
+    its place, preferably one before it.
     """
     segments = nuggets.segments
     filled = np.flatnonzero(segments[:, 0] < segments[:, 1])
     if not len(filled):
-        return 0, 0
-    before = filled[filled <= number]
-    start, end = segments[before[-1] if len(before) else filled[0]]
-    return int(start), int(end)
+        return np.zeros_like(segments)
+    before = np.searchsorted(filled, np.arange(len(segments)), side="right") - 1
+    return segments[filled[np.maximum(before, 0)]]

@@ -17,6 +17,17 @@ class Match(NamedTuple):
     """Cosine of the two nuggets."""
 
 
+class Passage(NamedTuple):
+    """Consecutive whole sentences of a document."""
+
+    span: tuple[int, int]
+    """Characters of the document."""
+    score: float
+    """Mean over the query's nuggets of the highest cosine with a nugget of the passage."""
+    text: str | None
+    """Text of the passage if the index stores texts."""
+
+
 @dataclass(frozen=True)
 class Hit:
     """Document found by a search."""
@@ -26,9 +37,11 @@ class Hit:
     """Mean-MaxSim: the mean over the query's nuggets of the highest cosine."""
     matches: list[Match]
     """One match per nugget of the query."""
+    passages: list[Passage]
+    """Passages that match best, best first."""
     metadata: dict[str, Any]
     text: str | None
-    """Text of the document if it is stored or can be regenerated."""
+    """Text of the document if it was asked for and is stored or can be regenerated."""
     regenerated: bool = False
     """Whether the text was decoded from the vectors and may differ from the original."""
 

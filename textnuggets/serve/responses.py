@@ -280,17 +280,18 @@ def gain(model: NuggetModel, request: s.GainRequest) -> s.GainAnswer | None:
     return None
 
 
-def hits(found: Sequence[Hit], warning: str | None) -> s.SearchAnswer:
-    """Return the hits of a search."""
-    shown = [
-        s.SearchHit(
+def hits(found: Sequence[Hit], full: bool, warning: str | None) -> s.SearchAnswer:
+    """Return the hits of a search, with whole texts if they were asked for."""
+    shown = []
+    for hit in found:
+        made = s.SearchHit(
             id=hit.id,
             score=hit.score,
             matches=[s.SearchMatch(**match._asdict()) for match in hit.matches],
+            passages=[s.SearchPassage(**passage._asdict()) for passage in hit.passages],
             metadata=hit.metadata,
-            text=hit.text,
-            regenerated=hit.regenerated,
         )
-        for hit in found
-    ]
+        if full:  # fields that are not set are not sent
+            made.text, made.regenerated = hit.text, hit.regenerated
+        shown.append(made)
     return s.SearchAnswer(hits=shown) if warning is None else s.SearchAnswer(hits=shown, warning=warning)

@@ -203,6 +203,10 @@ class SearchRequest(Request):
     k: int = Field(10, ge=1, le=100)
     model: Annotated[str | None, Field(description="The model of the index; no other is accepted.")] = None
     filter: dict[str, str | int | float | bool] | None = None
+    min_score: Annotated[float | None, Field(strict=True, ge=-1, le=1, allow_inf_nan=False)] = Field(
+        None, description="Score that documents must have at least; any by default."
+    )
+    full: Flag = Field(False, description="Whether to return the whole text of each document.")
 
 
 class SearchMatch(BaseModel):
@@ -213,15 +217,30 @@ class SearchMatch(BaseModel):
     score: float
 
 
+class SearchPassage(BaseModel):
+    """Consecutive whole sentences of a document."""
+
+    span: tuple[int, int]
+    score: float = Field(
+        description="Mean over the query's nuggets of the highest cosine with a nugget of the passage."
+    )
+    text: str | None = Field(description="Null if the index stores no texts.")
+
+
 class SearchHit(BaseModel):
     """A matching document."""
 
     id: str
     score: float
     matches: list[SearchMatch]
+    passages: list[SearchPassage] = Field(description="Passages that match best, best first.")
     metadata: dict[str, Any]
-    text: str | None
-    regenerated: bool
+    text: Annotated[
+        str | None, Field(description="Present if the request sets `full`; null if it is not known.")
+    ] = None
+    regenerated: Annotated[
+        bool, Field(description="Present if the request sets `full`: whether the vectors were decoded.")
+    ] = False
 
 
 class SearchAnswer(BaseModel):

@@ -16,7 +16,7 @@ router = APIRouter(responses=ERRORS)
 # Exclude unset fields rather than None: metadata and the text of a document may be null.
 @router.post("/search", response_model_exclude_unset=True)
 async def search(request: s.SearchRequest, service: Running) -> s.SearchAnswer:
-    """Return the documents that match a query best, with the matching spans."""
+    """Return the documents that match a query best, with the passages that match."""
     index, served = service.index, service.models.searching
     named = service.models.named(request.model)
     if index is None or served is None:
@@ -28,5 +28,7 @@ async def search(request: s.SearchRequest, service: Running) -> s.SearchAnswer:
     for item in (request.filter or {}).items():
         if not all(is_unicode(str(part)) for part in item):
             raise Refused(422, "filter is not valid Unicode: it contains an unpaired surrogate.", "filter")
-    work = service.worker.run(lambda: index.search(request.query, request.k, request.filter), cut)
-    return responses.hits(await service.timed(work), service.models.warning(served))
+    work = service.worker.run(
+        lambda: index.search(request.query, request.k, request.filter, request.min_score, request.full), cut
+    )
+    return responses.hits(await service.timed(work), request.full, service.models.warning(served))
