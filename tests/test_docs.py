@@ -227,6 +227,7 @@ def test_the_pages_name_only_options_that_exist():
         "--task",
         "--shutdown-timeout",
         "--logdir",
+        "--case",
     }
     for name in PAGES:
         text = re.sub(

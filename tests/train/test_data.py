@@ -13,7 +13,7 @@ from textnuggets.train.recipe_io import read_recipe
 
 def packed_files(recipe):
     load_corpus(recipe.data.train, recipe.packing, (tiny_tokenizer(), tiny_tokenizer()))
-    return sorted(Path(recipe.data.cache).iterdir())
+    return sorted(Path(recipe.data.cache).glob("*.arrow"))
 
 
 def test_documents_are_packed_again_only_if_their_text_changed(tmp_path):
