@@ -158,6 +158,8 @@ def load_table() -> str:
 
 def fuzz_table() -> str:
     """Return what damaged inputs did, by command."""
+    if not (RESULTS / "input-fuzz.json").is_file():
+        return "No result is recorded yet."
     result = read("input-fuzz")
     kinds = ("cases", "refused", "tracebacks", "silent_differences", "lost_files")
     rows = [
