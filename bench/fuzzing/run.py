@@ -197,9 +197,9 @@ def _run_batch(seed: int, numbers: range) -> Iterator[Outcome]:
         done = subprocess.run(
             command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False
         )
-        lines = [
-            Outcome(**json.loads(line)) for line in done.stdout.splitlines()
-        ]  # before and after each case
+        # Two lines for each case, before and after it; native code may write others.
+        found = [line for line in done.stdout.splitlines() if line.startswith("{")]
+        lines = [Outcome(**json.loads(line)) for line in found]
         yield from lines[1::2]
         numbers = numbers[len(lines[1::2]) :]
         if len(lines) % 2:
