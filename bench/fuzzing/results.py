@@ -14,8 +14,10 @@ from textnuggets.io.hashing import digest_files
 
 
 def read_result(out: str, outputs: list[Path]) -> list[Any]:
-    """Return the values of printed JSON lines and of written files; figures and caches are left out."""
-    found: list[Any] = [_parsed(line) for line in out.splitlines()]
+    """Return the values of printed JSON lines and of written files; figures, caches and sizes on disk are left out."""
+    # Sizes on disk change with spaces in a file.
+    lines = [line for line in out.splitlines() if not line.lstrip().startswith('"bytes')]
+    found: list[Any] = [_parsed(line) for line in lines]
     for path in outputs:
         read = READERS.get(path.suffix)
         if read is not None:

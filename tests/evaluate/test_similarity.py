@@ -116,7 +116,8 @@ def test_what_was_measured_before_is_kept_and_what_changed_is_measured_again(
         evaluate_similarity(names, task, "symmetric", earlier=whole)
     with pytest.raises(InputError, match="not results of 'similarity'"):
         evaluate_similarity(names, task, earlier={"results": []})
-    for key, value in (("measures", {"RR": 3}), ("vectors", "x"), ("by_query", {}), ("measures", None)):
+    wrong = (("measures", {"RR": 3}), ("vectors", "x"), ("by_query", {}), ("measures", None), ("bytes", None))
+    for key, value in wrong:
         damaged = {**whole, "results": [{**row, key: value} for row in whole["results"]]}
         with pytest.raises(InputError, match="not results of 'similarity'"):
             evaluate_similarity(names, task, earlier=damaged)

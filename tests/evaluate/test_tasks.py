@@ -38,6 +38,13 @@ def test_a_task_without_a_folder_is_refused(tmp_path):
         read_task(tmp_path / "none")
 
 
+def test_a_task_without_documents_is_refused(retrieval, tmp_path):
+    shutil.copytree(retrieval, tmp_path / "task")
+    (tmp_path / "task" / "corpus.jsonl").write_text("")
+    with pytest.raises(InputError, match="has no documents"):
+        read_task(tmp_path / "task")
+
+
 @pytest.mark.parametrize(
     ("answer", "documents", "message"),
     [

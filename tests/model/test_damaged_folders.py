@@ -121,6 +121,9 @@ DAMAGE = {
         "tokenizer without vocabulary": setting(TOKENIZER, "model", "vocab", []),
         "tokenizer of unknown model": setting(TOKENIZER, "model", "type", "Magic"),
         "tokenizer without special tokens": setting(TOKENIZER, "post_processor", None),
+        "special token without its name": setting(
+            TOKENIZER, "post_processor", "special_tokens", "</s>", "tokens", []
+        ),
         "tokenizer that panics": setting(TOKENIZER, "post_processor", "special_tokens", {}),
         "tokenizer too large": setting(
             TOKENIZER, "model", "vocab", [[f"<{i}>" if i > 3 else f"s{i}", -1.0] for i in range(5000)]

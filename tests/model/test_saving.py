@@ -74,6 +74,16 @@ def test_a_missing_or_damaged_generation_config_is_an_error(tmp_path, damage):
         textnuggets.load(tmp_path)
 
 
+def test_a_backbone_whose_generation_config_cannot_be_saved_is_refused_when_it_loads(tmp_path):
+    tiny_model().backbone.save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    config = NuggetConfig(scorer_layer=1)
+    NuggetModel.from_backbone(tmp_path, config)
+    (tmp_path / "generation_config.json").write_text('{"output_attentions": true}')
+    with pytest.raises(CheckpointError, match="output_attentions"):
+        NuggetModel.from_backbone(tmp_path, config)
+
+
 def test_a_backbone_loads_from_a_folder(tmp_path):
     bare = tiny_model("bart").backbone
     bare.save_pretrained(tmp_path)

@@ -137,10 +137,11 @@ def _rows_to_keep(earlier: dict[str, Any], results: dict[str, Any]) -> dict[str,
 
 def _check_row(row: dict[str, Any], queries: int) -> None:
     """Raise an error of any type if a row read from a file has another shape than `_measure_system` gives it."""
-    vectors = [] if row["vectors"] is None else [row["vectors"]]
+    sizes = [row[key] for key in ("vectors", "words") if row.get(key) is not None]
+    sizes += [row["bytes"]] if "bytes" in row else []
     numbers = [measure[key] for measure in row["measures"].values() for key in ("mean", "low", "high")]
     by_query = [row["by_query"][key] for key in row["measures"]]
-    if not np.isfinite(np.array([*vectors, *numbers], dtype=np.float64)).all():
+    if not np.isfinite(np.array([*sizes, *numbers], dtype=np.float64)).all():
         raise ValueError("a number is not finite")
     if np.array(by_query, dtype=np.float64).shape != (len(row["measures"]), queries):
         raise ValueError("not one value for each query")

@@ -98,6 +98,8 @@ def read_task(
     }
     if not task.queries:
         raise InputError(f"{folder}: no query has a relevant document.")
+    if not task.documents:
+        raise InputError(f"{folder}: the task has no documents.")
     if lowercase:
         task.queries = [text.lower() for text in task.queries]
         task.documents = [text.lower() for text in task.documents]

@@ -76,7 +76,7 @@ def load_backbone(name: str, config: PreTrainedConfig, **options: Any) -> Any:
     if options.pop("trust_remote_code", False):
         raise ConfigError("trust_remote_code is not supported: code of a model folder is never run.")
     auto = AutoModelForSeq2SeqLM if family.decodes else AutoModel
-    return auto.from_pretrained(
+    model = auto.from_pretrained(
         name,
         config=config,
         use_safetensors=True,
@@ -84,6 +84,9 @@ def load_backbone(name: str, config: PreTrainedConfig, **options: Any) -> Any:
         **dict(family.options),
         **options,
     )
+    if family.decodes:
+        model.generation_config.validate(strict=True)  # as when it is saved, which would be after the training
+    return model
 
 
 class BackboneAdapter:

@@ -37,6 +37,16 @@ def check_vocabulary(tokenizer: PreTrainedTokenizerFast, model: PreTrainedModel,
         )
 
 
+def check_template(tokenizer: PreTrainedTokenizerFast, name: str) -> None:
+    """Raise CheckpointError if the template of special tokens gives them ids without names, or the reverse."""
+    encoding = tokenizer.backend_tokenizer.encode("a")
+    if len(encoding.tokens) != len(encoding.ids):
+        raise CheckpointError(
+            f"{name!r}: the post-processor in its tokenizer.json adds {len(encoding.ids)} ids for "
+            f"{len(encoding.tokens)} tokens: save or download the model again."
+        )
+
+
 def try_model(model: NuggetModel, name: str) -> None:
     """Encode one letter and, if there is a decoder, decode one token; raise an error if that is not possible.
 
@@ -44,6 +54,7 @@ def try_model(model: NuggetModel, name: str) -> None:
     """
     tokenizer = model.tokenizer
     check_vocabulary(tokenizer, model, name)
+    check_template(tokenizer, name)
     if model.adapter.config._attn_implementation not in BIAS_CARRIERS:
         return  # flash attention, which does not run until the model is on its device
     ids = torch.tensor([tokenizer("a").input_ids], device=model.device)
