@@ -85,7 +85,8 @@ def load_backbone(name: str, config: PreTrainedConfig, **options: Any) -> Any:
         **options,
     )
     if family.decodes:
-        model.generation_config.validate(strict=True)  # as when it is saved, which would be after the training
+        # Saving validates it too, which would be after the training.
+        model.generation_config.validate(strict=True)
     return model
 
 
