@@ -164,9 +164,9 @@ def test_mixed_precision_learns_the_same_and_keeps_whole_weights(recipe, unbroke
     whole, mixed = losses(unbroken), losses(tmp_path / "run")
     assert whole != mixed
     assert list(mixed.values()) == pytest.approx(list(whole.values()), rel=0.02)
-    assert {value.dtype for value in textnuggets.NuggetModel.from_pretrained(best).state_dict().values()} == {
-        torch.float32
-    }
+    loaded = textnuggets.NuggetModel.from_pretrained(best)
+    assert {value.dtype for value in loaded.state_dict().values()} == {torch.float32}
+    assert loaded.backbone.config._attn_implementation == "sdpa"  # whatever attention it was trained with
 
 
 def test_training_stops_when_the_dev_loss_no_longer_falls(recipe, tmp_path):
