@@ -31,6 +31,8 @@ def test_a_perfect_copier_gets_perfect_figures_and_a_starved_one_does_not(copier
     found = evaluate_reconstruction(copier, sample, [0.5, 0.03], beams=1, lengths=[64])
     whole, starved = found["results"]
     assert (whole["bleu"], whole["exact"], whole["token_accuracy"]) == (pytest.approx(100), 1.0, 1.0)
+    assert (whole["numbers"], whole["capitalized"]) == (None, 1.0)
+    assert starved["capitalized"] < 1
     assert whole["documents"] == 5
     assert whole["vectors"] == pytest.approx(whole["tokens"] / 2, abs=3)
     assert starved["bleu"] < 50

@@ -15,6 +15,7 @@ from textnuggets.config import ResidualMode
 from textnuggets.data.batching import Collator
 from textnuggets.data.packed import PackedCorpus
 from textnuggets.errors import BackboneError
+from textnuggets.evaluate.details import CAPITALIZED, NUMBER, share_kept
 from textnuggets.evaluate.provenance import provenance
 from textnuggets.evaluate.sample import Sample
 from textnuggets.evaluate.stats import bootstrap
@@ -51,6 +52,10 @@ class Fidelity:
     """The same of the rise of BLEU from this ratio to the largest, paired by document; None for the largest."""
     exact: float
     """Share of documents that are reconstructed exactly."""
+    numbers: float | None
+    """Share of the numbers of the references that occur in the decoded texts; None if there are none."""
+    capitalized: float | None
+    """The same of capitalized words, such as names."""
     token_accuracy: float | None
     """Share of tokens predicted correctly under teacher forcing; None for documents longer than the window, which the
     model reads in parts."""
@@ -161,6 +166,8 @@ def _measure(
         bleu_interval=None,
         rise_interval=None,
         exact=sum(a == b for a, b in zip(decoded, references, strict=True)) / len(pairs),
+        numbers=share_kept(NUMBER, decoded, references),
+        capitalized=share_kept(CAPITALIZED, decoded, references),
         token_accuracy=accuracy,
         loss=loss,
         documents=len(pairs),
@@ -202,15 +209,17 @@ def _with_intervals(
 def to_markdown(results: dict[str, Any]) -> str:
     """Format the results as a Markdown table."""
     rows = [
-        "| r | tokens up to | BLEU | exact | token accuracy | vectors / tokens |",
-        "|---|---|---|---|---|---|",
+        "| r | tokens up to | BLEU | exact | numbers | capitalized words | token accuracy | vectors / tokens |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for item in sorted(results["results"], key=lambda item: (item["max_tokens"], item["ratio"])):
         ratio = f"{item['ratio']:g}" if item["ratio"] else "one vector"
-        accuracy = "-" if item["token_accuracy"] is None else f"{item['token_accuracy']:.1%}"
+        # Results of earlier versions have no shares of numbers and capitalized words.
+        shares = [item.get(key) for key in ("exact", "numbers", "capitalized", "token_accuracy")]
+        shown = " | ".join("-" if share is None else f"{share:.1%}" for share in shares)
         rows.append(
-            f"| {ratio} | {item['max_tokens']} | {item['bleu']:.1f} | {item['exact']:.1%} | "
-            f"{accuracy} | {item['vectors']:,} / {item['tokens']:,} |"
+            f"| {ratio} | {item['max_tokens']} | {item['bleu']:.1f} | {shown} | "
+            f"{item['vectors']:,} / {item['tokens']:,} |"
         )
     data = ", ".join(item["source"] for item in results["data"])
     count, beams = results["results"][0]["documents"], results["settings"]["beams"]
