@@ -19,15 +19,8 @@ from textnuggets.model.maxsim import unit
 from textnuggets.model.selection import nugget_count
 from textnuggets.model.token_encoder import load_token_encoder
 from textnuggets.train.build import build_model
-from textnuggets.train.objectives.contrastive import (
-    Side,
-    answers,
-    contrastive_loss,
-    distilling_loss,
-    encode_side,
-    in_chunks,
-    similarity,
-)
+from textnuggets.train.maxsim import Side, answers, similarity
+from textnuggets.train.objectives.contrastive import contrastive_loss, distilling_loss, encode_side, in_chunks
 from textnuggets.train.pairs import PER_RECORD, ArticlePairs, PairBatches
 from textnuggets.train.recipe_io import read_recipe
 from textnuggets.train.run import train

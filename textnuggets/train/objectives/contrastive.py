@@ -8,7 +8,7 @@ averaged over nested numbers of dimensions, if the recipe has several. The score
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,8 +20,8 @@ from textnuggets.data.batching import Collator
 from textnuggets.errors import ConfigError
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.outputs import NuggetOutput
-from textnuggets.model.residual import residual_bias
 from textnuggets.model.selection import nugget_count
+from textnuggets.train.maxsim import Side, similarity
 from textnuggets.train.objectives.base import Objective, Step
 from textnuggets.train.pairs import DOCUMENT, ArticlePairs, PairCollator
 from textnuggets.train.projection import fit_projection
@@ -32,45 +32,6 @@ GROUP = 16  # texts of similar length that are encoded together; sentences and d
 FITTED = 1024  # documents whose nuggets determine the initial projection
 
 # -------------------------------------------------------------------- loss
-
-
-class Side(NamedTuple):
-    """Nuggets of the queries or of the documents of a batch."""
-
-    vectors: Tensor  # (texts, k, d) normalized
-    scores: Tensor  # (texts, k)
-    kept: Tensor  # (texts, k) False on padding
-
-
-def answers(query: Side, document: Side) -> Tensor:
-    """Return the highest cosine of each query nugget in each document, `(queries, k, documents)`.
-
-    The score of the document nugget with the highest cosine receives a straight-through gradient: it rises if the match is
-    right, and falls if it is wrong.
-    """
-    q, d = query.vectors, document.vectors
-    cosines = (q.flatten(0, 1) @ d.flatten(0, 1).T).view(*q.shape[:2], *d.shape[:2])
-    # (documents, 1, 1, k) -> (documents, k)
-    bias = residual_bias(document.scores, document.kept, "straight_through", 1.0, d.dtype)[:, 0, 0]
-    best: Tensor = (cosines + bias).amax(-1)
-    return best
-
-
-def similarity(query: Side, document: Side) -> Tensor:
-    """Return the mean-MaxSim of all queries and documents, `(queries, documents)`.
-
-    The nuggets of a query have equal weights, with the gradient of a softmax over their scores: the scores of nuggets that
-    find the right document rise.
-    """
-    soft = query.scores.masked_fill(~query.kept, torch.finfo(query.scores.dtype).min).softmax(-1)
-    weights = _equal(query) + soft - soft.detach()
-    return (answers(query, document) * weights[:, :, None]).sum(1)
-
-
-def _equal(side: Side) -> Tensor:
-    """Return equal weights of the kept nuggets, `(texts, k)`, that sum to 1 for each text."""
-    kept = side.kept.float()
-    return kept / kept.sum(1, keepdim=True)
 
 
 def contrastive_loss(scores: Tensor, temperature: float) -> Tensor:
