@@ -20,6 +20,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from textnuggets.config import NuggetConfig
     from textnuggets.errors import TextnuggetsError
+    from textnuggets.integrations.sentence_transformers import as_sentence_transformer
     from textnuggets.lm.modeling import NuggetLM
     from textnuggets.loading import load
     from textnuggets.model.maxsim import maxsim
@@ -35,6 +36,7 @@ _HOMES = {
     "NuggetModel": "textnuggets.model.modeling",
     "Nuggets": "textnuggets.model.nuggets",
     "TextnuggetsError": "textnuggets.errors",
+    "as_sentence_transformer": "textnuggets.integrations.sentence_transformers",
     "load": "textnuggets.loading",
     "load_nuggets": "textnuggets.model.parquet",
     "maxsim": "textnuggets.model.maxsim",
@@ -48,6 +50,7 @@ __all__ = [
     "NuggetModel",
     "Nuggets",
     "TextnuggetsError",
+    "as_sentence_transformer",
     "load",
     "load_nuggets",
     "maxsim",

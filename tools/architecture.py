@@ -30,6 +30,7 @@ LAYERS = {
     "loading": "textnuggets.load",
     "train": "recipes, objectives and runs (section 4)",
     "evaluate": "the paper's questions, one file each (sections 5 and 6)",
+    "integrations": "adapters to other libraries",
     "report": "claims, figures, plans, and one page of all results",
     "serve": "the HTTP API and its page",
     "cli": "one file per command",

@@ -88,7 +88,7 @@ def encode_stream(
 
     Unknown pieces and split words are counted in `coverage`.
     """
-    for chunk in batches(_checked(texts), batch_size * SORTED_BATCHES, SORTED_CHARACTERS, len):
+    for chunk in batches(checked_texts(texts), batch_size * SORTED_BATCHES, SORTED_CHARACTERS, len):
         cut = cut_into_windows(model.tokenizer, chunk, model.window)
         windows = [window for parts in cut for window in parts]
         if coverage is not None and model.can_decode:
@@ -114,7 +114,7 @@ def encode_stream(
             yield replace(joined, layout=layout, comparable=model.config.comparable)
 
 
-def _checked(texts: Iterable[str]) -> Iterator[str]:
+def checked_texts(texts: Iterable[str]) -> Iterator[str]:
     """Yield texts; raise InputError if one is not a string of valid Unicode."""
     for index, text in enumerate(texts):
         if not isinstance(text, str):
