@@ -14,6 +14,7 @@ from transformers import (
     DistilBertConfig,
     MarianConfig,
     MBartConfig,
+    ModernBertConfig,
     MPNetConfig,
     PegasusConfig,
     PreTrainedConfig,
@@ -111,6 +112,21 @@ def _bert_like(kind: type[PreTrainedConfig], positions: int = WINDOW) -> PreTrai
     )
 
 
+def _modernbert() -> PreTrainedConfig:
+    return ModernBertConfig(
+        **_ids(),
+        cls_token_id=BOS,
+        sep_token_id=EOS,
+        hidden_size=WIDTH,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=4,
+        intermediate_size=64,
+        max_position_embeddings=WINDOW,
+        local_attention=16,
+        mlp_dropout=0.1,
+    )
+
+
 CONFIGS = {
     "bart": lambda: _bart_like(BartConfig),
     "mbart": lambda: _bart_like(MBartConfig),
@@ -124,10 +140,11 @@ CONFIGS = {
     "distilbert": lambda: DistilBertConfig(
         **_ids(), dim=WIDTH, n_layers=LAYERS, n_heads=4, hidden_dim=64, max_position_embeddings=WINDOW
     ),
+    "modernbert": lambda: _modernbert(),
     "mpnet": lambda: _bert_like(MPNetConfig, WINDOW + 2),
 }
 DECODERS = ("bart", "mbart", "marian", "pegasus", "t5", "t5-gated")
-ENCODERS = ("bert", "roberta", "xlm-roberta", "distilbert", "mpnet")
+ENCODERS = ("bert", "roberta", "xlm-roberta", "distilbert", "modernbert", "mpnet")
 FAMILIES = (*DECODERS, *ENCODERS)
 
 

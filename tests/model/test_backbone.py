@@ -198,3 +198,13 @@ def test_a_text_as_long_as_the_window_fits(family):
     mask = torch.ones(1, window, dtype=torch.bool)
     made = model.generate_nuggets(torch.full((1, window), 5), mask, nugget_count(mask.sum(-1), 0.1))
     assert made.nuggets.isfinite().all()
+
+
+def test_modernbert_encodes_thousands_of_tokens_in_one_window():
+    config = CONFIGS["modernbert"]()
+    config.max_position_embeddings = ModernBertConfig().max_position_embeddings
+    model = NuggetModel.from_backbone(config, NuggetConfig(scorer_layer=1), tiny_tokenizer())
+    nuggets = model.encode(" ".join(CORPUS * 12))
+    assert model.window == 8192
+    assert len(nuggets.windows) == 1
+    assert nuggets.token_count > 1500

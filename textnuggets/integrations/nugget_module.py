@@ -26,12 +26,13 @@ from textnuggets.train.maxsim import Side, answers, equal_weights, score_bias, z
 
 try:
     from sentence_transformers import MultiVectorEncoder
-    from sentence_transformers.base.modules import InputModule
+    from sentence_transformers.base.modules import InputModule, Module
 except ImportError as error:  # missing, or a version before 6.2
     raise MissingExtraError(
         "sentence-transformers>=6.2", "sentence-transformers", "a model for sentence-transformers"
     ) from error
 
+__all__ = ["Module", "MultiVectorEncoder", "NuggetModule", "StraightThrough", "carry_scores"]
 GROUP = 32  # windows of similar length that are encoded together
 
 
@@ -134,8 +135,7 @@ class NuggetModule(InputModule):
         vectors, scores = vectors[..., :-1], vectors[..., -1]
         # If every token is selected, there is no selection to learn.
         if self.training and self.model.scorer is not None and ratio < 1:
-            carried = torch.stack([zero_softmax(scores, kept), scores - scores.detach()], dim=-1)
-            vectors = torch.cat([vectors, carried], dim=-1)
+            vectors = carry_scores(vectors, scores, kept)
         return {**features, "token_embeddings": vectors, "attention_mask": kept}
 
     def save(self, output_path: str, *_: Any, **__: Any) -> None:
@@ -164,11 +164,17 @@ class NuggetModule(InputModule):
         return cls(load_nugget_model(model_name_or_path, **hub, **(model_kwargs or {})))
 
 
+def carry_scores(vectors: Tensor, scores: Tensor, kept: Tensor) -> Tensor:
+    """Append two zeros to each vector `(texts, k, d)`, with the gradients of the scores `(texts, k)`."""
+    carried = torch.stack([zero_softmax(scores, kept), scores - scores.detach()], dim=-1)
+    return torch.cat([vectors, carried], dim=-1)
+
+
 class StraightThrough:
     """Mean-MaxSim as the `similarity_fct` of a loss: with the same values, but gradients for the scorer, too.
 
     Args:
-        encoder: Encoder from `as_sentence_transformer`.
+        encoder: Encoder from `as_sentence_transformer` or `add_nugget_head`.
     """
 
     def __init__(self, encoder: MultiVectorEncoder) -> None:

@@ -42,6 +42,7 @@ FAMILIES: dict[str, Family] = {
     "roberta": Family("encoder.layer", padded_positions=True, options=_NO_POOLER),
     "xlm-roberta": Family("encoder.layer", padded_positions=True, options=_NO_POOLER),
     "distilbert": Family("transformer.layer"),
+    "modernbert": Family("layers", above=("final_norm",)),
     "mpnet": Family("encoder.layer", padded_positions=True, options=_NO_POOLER),
 }
 

@@ -1,0 +1,88 @@
+"""A nugget head on the token vectors of other late-interaction encoders."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import MultiVectorEncoder
+from sentence_transformers.base.modules import Dense, Normalize, Transformer
+from sentence_transformers.multi_vector_encoder.losses import MultiVectorMultipleNegativesRankingLoss
+from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
+
+from tests.tiny import CONFIGS, CORPUS, tiny_tokenizer
+from textnuggets.errors import ConfigError
+from textnuggets.integrations.nugget_head import add_nugget_head
+from textnuggets.integrations.nugget_module import StraightThrough
+from textnuggets.model.backbone import build_backbone
+from textnuggets.model.maxsim import unit
+from textnuggets.model.selection import nugget_count
+
+
+@pytest.fixture(scope="module", params=["bert", "modernbert"])
+def colbert(request, tmp_path_factory):
+    """The folder of a tiny ColBERT model: a projection, prompts, and punctuation that is not compared."""
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("colbert")
+    build_backbone(CONFIGS[request.param]()).save_pretrained(folder / "backbone")
+    tiny_tokenizer().save_pretrained(folder / "backbone")
+    modules = [
+        Transformer(str(folder / "backbone"), document_length=48, query_length=16),
+        Dense(32, 16, bias=False, activation_function=None, module_input_name="token_embeddings"),
+        MultiVectorMask(skiplist_words=["."]),
+        Normalize(module_input_name="token_embeddings"),
+    ]
+    prompts = {"query": "on ", "document": "the "}
+    MultiVectorEncoder(modules=modules, prompts=prompts, device="cpu").save_pretrained(str(folder / "saved"))
+    return str(folder / "saved")
+
+
+def load(folder):
+    return MultiVectorEncoder(folder, device="cpu")
+
+
+def test_nuggets_are_chunk_means_of_the_encoders_token_vectors(colbert):
+    plain = load(colbert)
+    head = add_nugget_head(load(colbert), ratio=0.2)
+    tokens = plain.encode_document(CORPUS, convert_to_numpy=True)
+    nuggets = head.encode_document(CORPUS, convert_to_numpy=True)
+    for found, vectors in zip(nuggets, tokens, strict=True):
+        k, n = nugget_count(len(vectors), 0.2), len(vectors)
+        chunk = np.arange(n) * k // n
+        expected = unit(np.stack([vectors[chunk == i].mean(0) for i in range(k)]), "text")
+        assert np.abs(found - expected).max() < 1e-5
+    queries = (encoder.encode_query(CORPUS[0], convert_to_numpy=True) for encoder in (plain, head))
+    assert np.array_equal(*queries)
+
+
+def test_a_text_of_which_nothing_is_compared_has_no_vectors(colbert):
+    head = add_nugget_head(load(colbert), ratio=0.2)
+    features = {
+        "token_embeddings": torch.ones(2, 3, 16),
+        "attention_mask": torch.tensor([[0, 0, 0], [1, 0, 1]]),
+    }
+    found = head[-1](features)
+    assert found["attention_mask"].tolist() == [[False], [True]]
+    features["attention_mask"] = torch.zeros(2, 3)
+    assert not head[-1](features)["attention_mask"].any()
+
+
+def test_the_scorer_is_trained_and_saved(colbert, tmp_path):
+    head = add_nugget_head(load(colbert), ratio=0.3, selector="spread", gather="attention")
+    loss = MultiVectorMultipleNegativesRankingLoss(head, similarity_fct=StraightThrough(head))
+    optimizer = torch.optim.SGD(head[-1].parameters(), lr=1.0)
+    before = head[-1].scorer.out.weight.detach().clone()
+    head.train()
+    columns = [(CORPUS[:3], "query"), (CORPUS[2:], "document")]
+    loss([{**head.preprocess(texts, task=task), "task": task} for texts, task in columns]).backward()
+    optimizer.step()
+    assert not torch.equal(head[-1].scorer.out.weight, before)
+    head.save_pretrained(str(tmp_path / "trained"))
+    again = MultiVectorEncoder(str(tmp_path / "trained"), trust_remote_code=True, device="cpu")
+    expected = head.encode_document(CORPUS[0], convert_to_numpy=True)
+    assert np.array_equal(again.encode_document(CORPUS[0], convert_to_numpy=True), expected)
+
+
+def test_a_selector_that_needs_more_than_vectors_is_refused(colbert):
+    with pytest.raises(ConfigError, match="selector must be one of even, spread, learned; got 'chunking'"):
+        add_nugget_head(load(colbert), selector="chunking")
