@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from transformers import GPT2Config
+from transformers import GPT2Config, ModernBertConfig
 
 from tests.overfit import overfit
 from tests.tiny import (

@@ -21,6 +21,7 @@ from textnuggets.cli.evaluate import app as evaluate
 from textnuggets.cli.highlight import highlight
 from textnuggets.cli.index import app as index
 from textnuggets.cli.lm import app as lm
+from textnuggets.cli.mcp import mcp
 from textnuggets.cli.reconstruct import reconstruct
 from textnuggets.cli.report import report
 from textnuggets.cli.reproduce import reproduce
@@ -46,6 +47,7 @@ app.command()(highlight)
 app.add_typer(index, name="index")
 app.command()(search)
 app.command()(serve)
+app.command()(mcp)
 app.command()(train)
 app.command()(trim)
 app.add_typer(lm, name="lm")
