@@ -151,7 +151,7 @@ def iter_rows(path: str | Path, batch_size: int = 256) -> Iterator[tuple[str, Nu
                 try:
                     if isinstance(row, InputError):
                         raise row
-                    nuggets = _to_nuggets(batch, index, row)
+                    nuggets = nuggets_of_row(batch, index, row)
                 except InputError as error:
                     raise InputError(f"{path}, row {number}: {error}") from error
                 yield row["id"], nuggets, row.get("text")
@@ -240,7 +240,7 @@ def _lists(arrays: list[np.ndarray], lengths: list[int], kind: pa.DataType) -> p
     return pa.ListArray.from_arrays(offsets, values, type=kind)
 
 
-def _to_nuggets(batch: pa.RecordBatch, row: int, others: dict[str, Any]) -> Nuggets:
+def nuggets_of_row(batch: pa.RecordBatch, row: int, others: dict[str, Any]) -> Nuggets:
     """Return the nuggets of a row; raise InputError if a value is missing, negative or not finite.
 
     Args:
