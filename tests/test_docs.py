@@ -19,7 +19,7 @@ from tools import tables
 
 BLOCKS = {name: read_blocks(name) for name in PAGES}
 RUN = ("python", "sh", "toml", "")
-MOST_NOT_RUN = 5
+MOST_NOT_RUN = 8
 ARTICLES = {
     "booting.txt": "Booting is the start-up process of a computer. A small program in read-only memory loads the system.",
     "athlon.txt": "Athlon is a family of processors. AMD launched it in June 1999, with general availability in August.",
@@ -75,6 +75,14 @@ def save_backbone(folder, family, **settings):
     tiny_tokenizer().save_pretrained(folder)
 
 
+def save_colbert(folder):
+    """Save a tiny late-interaction model, as MultiVectorEncoder builds one on a backbone."""
+    from sentence_transformers import MultiVectorEncoder
+
+    save_backbone(folder, "modernbert")
+    MultiVectorEncoder(str(folder), device="cpu").save_pretrained(str(folder))
+
+
 @pytest.fixture(scope="module")
 def template(tmp_path_factory, marian_folder):  # noqa: F811
     """A folder with small data and tiny models under the names that the pages use."""
@@ -121,6 +129,7 @@ def template(tmp_path_factory, marian_folder):  # noqa: F811
     write_lines(task / "queries.jsonl", [{"id": "1", "text": "the rain"}, {"id": "2", "text": "a letter"}])
     save_backbone(folder / "facebook" / "bart-base", "bart", encoder_layers=6)
     save_backbone(folder / "sentence-transformers" / "all-MiniLM-L6-v2", "bert")
+    save_colbert(folder / "lightonai" / "GTE-ModernColBERT-v1")
     tiny_model().save_pretrained(folder / "my-models" / "news")
     shutil.copytree(marian_folder, folder / "Helsinki-NLP" / "opus-mt-fr-en")
     return folder

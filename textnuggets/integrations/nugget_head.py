@@ -64,7 +64,9 @@ class NuggetHead(Module):
         """Return the number of dimensions of a nugget."""
         return self.dim
 
-    def forward(self, features: dict[str, Any], task: str | None = None) -> dict[str, Any]:
+    def forward(  # type: ignore[override]
+        self, features: dict[str, Any], task: str | None = None
+    ) -> dict[str, Any]:
         """Replace `token_embeddings` `(texts, n, d)` and `attention_mask` `(texts, n)` by those of the nuggets.
 
         Args:
@@ -97,7 +99,9 @@ class NuggetHead(Module):
         save_model(self, str(Path(output_path) / WEIGHTS))
 
     @classmethod
-    def load(cls, model_name_or_path: str, subfolder: str = "", **options: Any) -> NuggetHead:
+    def load(  # type: ignore[override]
+        cls, model_name_or_path: str, subfolder: str = "", **options: Any
+    ) -> NuggetHead:
         """Load the settings and weights of a folder or hub id."""
         hub = {name: options.get(name) for name in ("token", "cache_folder", "revision", "local_files_only")}
         place: dict[str, Any] = {"subfolder": subfolder, **hub}

@@ -46,7 +46,7 @@ class NuggetModule(InputModule):
         self.model = model
 
     @property
-    def tokenizer(self) -> Any:
+    def tokenizer(self) -> Any:  # type: ignore[override]
         """The model's tokenizer."""
         return self.model.tokenizer
 
@@ -91,7 +91,9 @@ class NuggetModule(InputModule):
         features = {"input_ids": input_ids, "attention_mask": mask.long()}
         return features | {name: pad(values, 0)[0] for name, values in rows.items()}
 
-    def forward(self, features: dict[str, Any], task: str | None = None) -> dict[str, Any]:
+    def forward(  # type: ignore[override]
+        self, features: dict[str, Any], task: str | None = None
+    ) -> dict[str, Any]:
         """Add `token_embeddings`, the nuggets `(texts, k, d)`, and replace `attention_mask` by theirs.
 
         Args:
@@ -143,7 +145,7 @@ class NuggetModule(InputModule):
         self.model.save_pretrained(output_path)
 
     @classmethod
-    def load(
+    def load(  # type: ignore[override]
         cls,
         model_name_or_path: str,
         subfolder: str = "",
