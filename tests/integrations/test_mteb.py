@@ -11,7 +11,6 @@ from mteb.models import MultiVectorWrapper
 from tests.tiny import CORPUS, tiny_model
 from textnuggets.errors import InputError
 from textnuggets.evaluate.similarity import evaluate_similarity
-from textnuggets.evaluate.systems import load_systems
 from textnuggets.evaluate.tasks import read_task
 from textnuggets.integrations.mteb import model_meta, retrieval_task
 
@@ -39,7 +38,7 @@ def test_mteb_measures_what_we_measure(folder, tmp_path):
         meta, retrieval_task(folder), cache=None, show_progress_bar=False, co2_tracker=False
     )
     found = result.task_results[0].scores["test"][0]
-    ours = evaluate_similarity(load_systems([str(tmp_path / "model")]), read_task(folder), "maxsim", 0.5)
+    ours = evaluate_similarity([f"tiny={tmp_path / 'model'}"], read_task(folder), "maxsim", 0.5)
     expected = ours["results"][0]["measures"]
     assert found["ndcg_at_10"] == pytest.approx(expected["nDCG@10"]["mean"] / 100, abs=1e-4)
     assert found["recall_at_100"] == pytest.approx(expected["R@100"]["mean"] / 100, abs=1e-4)

@@ -103,6 +103,11 @@ def retrieval_task(
     return FolderRetrieval(task, language)
 
 
+def _owned(name: str) -> str:
+    """Return the name of a model as owner/name, as MTEB wants it."""
+    return name if name.count("/") == 1 and not Path(name).is_dir() else f"local/{Path(name).name}"
+
+
 def model_meta(model: NuggetModel | str | Path | None = None, device: str | None = None) -> ModelMeta:
     """Return the metadata of a nugget model for `mteb.evaluate`, which loads the model as a `MultiVectorWrapper`.
 
@@ -121,8 +126,7 @@ def model_meta(model: NuggetModel | str | Path | None = None, device: str | None
 
     return ModelMeta(
         loader=load,
-        # MTEB wants owner/name.
-        name=f"textnuggets/{shipped}" if shipped else "/".join(["local", *Path(name).parts][-2:]),
+        name=f"textnuggets/{shipped}" if shipped else _owned(name),
         revision=fingerprint(loaded),
         release_date=None,
         languages=["eng-Latn"] if shipped else None,
