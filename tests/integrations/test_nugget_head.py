@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +14,8 @@ from sentence_transformers.multi_vector_encoder.losses import MultiVectorMultipl
 from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
 
 from tests.tiny import CONFIGS, CORPUS, tiny_tokenizer
-from textnuggets.errors import ConfigError
+from textnuggets import NuggetConfig, NuggetModel
+from textnuggets.errors import BackboneError, CheckpointError, ConfigError
 from textnuggets.integrations.nugget_head import add_nugget_head
 from textnuggets.integrations.nugget_module import StraightThrough
 from textnuggets.model.backbone import build_backbone
@@ -35,6 +39,39 @@ def colbert(request, tmp_path_factory):
     prompts = {"query": "on ", "document": "the "}
     MultiVectorEncoder(modules=modules, prompts=prompts, device="cpu").save_pretrained(str(folder / "saved"))
     return str(folder / "saved")
+
+
+def test_a_nugget_model_on_the_checkpoint_begins_with_its_vectors(colbert, tmp_path):
+    encoder = load(colbert)
+    encoder[2].skiplist_words = []
+    encoder[2].resolve_with_tokenizer(encoder.tokenizer)
+    config = NuggetConfig(selector="all_tokens", scorer_layer=0, feedback=False, residual="off")
+    model = NuggetModel.from_backbone(colbert, config)
+    assert model.dim == 16
+    expected = encoder.encode_document(CORPUS, prompt="", convert_to_numpy=True)
+    for nuggets, vectors in zip(model.encode(CORPUS), expected, strict=True):
+        assert np.abs(unit(nuggets, "text") - vectors).max() < 1e-5
+    model.save_pretrained(tmp_path / "model")
+    again = NuggetModel.from_pretrained(tmp_path / "model").encode(CORPUS[0])
+    assert np.array_equal(again.vectors, model.encode(CORPUS[0]).vectors)
+    with pytest.raises(ConfigError, match=r"dim is 8, but the projection of .* has 16 dimensions"):
+        NuggetModel.from_backbone(colbert, NuggetConfig(scorer_layer=1, dim=8))
+
+
+def test_a_projection_that_is_no_matrix_alone_is_refused(colbert, tmp_path):
+    folder = shutil.copytree(colbert, tmp_path / "copy")
+    settings = json.loads((folder / "1_Dense" / "config.json").read_text())
+    (folder / "1_Dense" / "config.json").write_text(json.dumps(settings | {"bias": True}))
+    with pytest.raises(BackboneError, match="use add_nugget_head"):
+        NuggetModel.from_backbone(folder, NuggetConfig(scorer_layer=1))
+    (folder / "modules.json").write_text('[{"type": "x.Dense", "path": "../elsewhere"}]')
+    with pytest.raises(CheckpointError, match="plain name"):
+        NuggetModel.from_backbone(folder, NuggetConfig(scorer_layer=1))
+    (folder / "modules.json").write_text('[{"kind": 1}')
+    with pytest.raises(CheckpointError):
+        NuggetModel.from_backbone(folder, NuggetConfig(scorer_layer=1))
+    (folder / "modules.json").write_text('[{"type": "x.Dense", "path": "1_Dense"}, {"type": "x.Pooling"}]')
+    assert NuggetModel.from_backbone(folder, NuggetConfig(scorer_layer=1)).dim == 32
 
 
 def load(folder):

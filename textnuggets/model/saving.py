@@ -27,6 +27,7 @@ from textnuggets.model.checkpoint import (
     quiet_loading,
 )
 from textnuggets.model.families import find_family
+from textnuggets.model.projection import read_projection
 from textnuggets.model.selection import get_selector
 from textnuggets.model.tokenization import check_tokenizer, fetch, load_tokenizer, punctuation_ids
 from textnuggets.model.trial import check_finite, try_model
@@ -51,6 +52,9 @@ class SavedModel(PreTrainedModel):
     ) -> Self:
         """Build an untrained nugget model on a pretrained backbone or a configuration.
 
+        The projection of a late-interaction checkpoint, such as a ColBERT model, becomes W^V, which otherwise starts as the
+        identity.
+
         Args:
             backbone: Hub id, folder, or transformers configuration (random weights).
             config: Nugget settings; the paper's by default.
@@ -62,6 +66,7 @@ class SavedModel(PreTrainedModel):
         config = deepcopy(config) if config else NuggetConfig()
         # Check everything possible before loading large files.
         get_selector(config.selector)
+        projection = None
         if isinstance(backbone, PreTrainedConfig):
             loaded = build_backbone(backbone, **options)
         else:
@@ -71,6 +76,13 @@ class SavedModel(PreTrainedModel):
             find_family(backbone_config)
             tokenizer = tokenizer or load_tokenizer(name, backbone_config.model_type, **hub)
             check_shards(name, hub.get("subfolder", ""))
+            projection = read_projection(name, backbone_config, **hub)
+            if projection is not None:
+                if config.dim not in (None, len(projection)):
+                    raise ConfigError(
+                        f"dim is {config.dim}, but the projection of {name!r} has {len(projection)} dimensions: leave dim out."
+                    )
+                config.dim = len(projection)
             with explain_loading(name), quiet_loading():
                 loaded = load_backbone(name, backbone_config, **options)
             check_finite(loaded, name)
@@ -80,6 +92,8 @@ class SavedModel(PreTrainedModel):
         model: Any = cls(config, loaded)
         model._tokenizer = tokenizer
         model.measure_content()
+        if projection is not None:
+            model.value.weight.data.copy_(projection)
         for part in (model.scorer, model.feedback, model.gather, model.value):
             if part is not None:  # not the backbone: T5 keeps some weights in float32
                 part.to(device=loaded.device, dtype=loaded.dtype)
