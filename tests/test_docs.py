@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from bench import table
+from tests.integrations.setting import save_colbert
 from tests.model.test_tokenization import marian_folder  # noqa: F401  a fixture
 from tests.pages import PAGES, ROOT, Runner, headings, links, read_blocks, stand_in_for_openai
 from tests.tiny import CONFIGS, CORPUS, tiny_model, tiny_tokenizer
@@ -75,14 +76,6 @@ def save_backbone(folder, family, **settings):
     tiny_tokenizer().save_pretrained(folder)
 
 
-def save_colbert(folder):
-    """Save a tiny late-interaction model, as MultiVectorEncoder builds one on a backbone."""
-    from sentence_transformers import MultiVectorEncoder
-
-    save_backbone(folder, "modernbert")
-    MultiVectorEncoder(str(folder), device="cpu").save_pretrained(str(folder))
-
-
 @pytest.fixture(scope="module")
 def template(tmp_path_factory, marian_folder):  # noqa: F811
     """A folder with small data and tiny models under the names that the pages use."""
@@ -129,7 +122,7 @@ def template(tmp_path_factory, marian_folder):  # noqa: F811
     write_lines(task / "queries.jsonl", [{"id": "1", "text": "the rain"}, {"id": "2", "text": "a letter"}])
     save_backbone(folder / "facebook" / "bart-base", "bart", encoder_layers=6)
     save_backbone(folder / "sentence-transformers" / "all-MiniLM-L6-v2", "bert")
-    save_colbert(folder / "lightonai" / "GTE-ModernColBERT-v1")
+    save_colbert(folder / "lightonai" / "GTE-ModernColBERT-v1", "modernbert")
     tiny_model().save_pretrained(folder / "my-models" / "news")
     shutil.copytree(marian_folder, folder / "Helsinki-NLP" / "opus-mt-fr-en")
     return folder

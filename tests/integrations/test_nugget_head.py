@@ -9,36 +9,24 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import MultiVectorEncoder
-from sentence_transformers.base.modules import Dense, Normalize, Transformer
 from sentence_transformers.multi_vector_encoder.losses import MultiVectorMultipleNegativesRankingLoss
-from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
 
-from tests.tiny import CONFIGS, CORPUS, tiny_tokenizer
+from tests.integrations.setting import save_colbert
+from tests.tiny import CORPUS
 from textnuggets import NuggetConfig, NuggetModel
 from textnuggets.errors import BackboneError, CheckpointError, ConfigError
 from textnuggets.integrations.nugget_head import add_nugget_head
 from textnuggets.integrations.nugget_module import StraightThrough
-from textnuggets.model.backbone import build_backbone
 from textnuggets.model.maxsim import unit
 from textnuggets.model.selection import nugget_count
 
 
 @pytest.fixture(scope="module", params=["bert", "modernbert"])
 def colbert(request, tmp_path_factory):
-    """The folder of a tiny ColBERT model: a projection, prompts, and punctuation that is not compared."""
-    torch.manual_seed(0)
+    """The folder of a tiny ColBERT model."""
     folder = tmp_path_factory.mktemp("colbert")
-    build_backbone(CONFIGS[request.param]()).save_pretrained(folder / "backbone")
-    tiny_tokenizer().save_pretrained(folder / "backbone")
-    modules = [
-        Transformer(str(folder / "backbone"), document_length=48, query_length=16),
-        Dense(32, 16, bias=False, activation_function=None, module_input_name="token_embeddings"),
-        MultiVectorMask(skiplist_words=["."]),
-        Normalize(module_input_name="token_embeddings"),
-    ]
-    prompts = {"query": "on ", "document": "the "}
-    MultiVectorEncoder(modules=modules, prompts=prompts, device="cpu").save_pretrained(str(folder / "saved"))
-    return str(folder / "saved")
+    save_colbert(folder, request.param)
+    return str(folder)
 
 
 def test_a_nugget_model_on_the_checkpoint_begins_with_its_vectors(colbert, tmp_path):
