@@ -13,7 +13,7 @@ from textnuggets.errors import ConfigError
 from textnuggets.shipped import locate
 
 SHORTEST = 16  # minimum window, in tokens
-GatherMode = Literal["token", "mean", "attention", "both"]
+GatherMode = Literal["token", "mean", "content", "attention", "both"]
 ResidualMode = Literal["add", "straight_through", "off"]
 
 
@@ -48,7 +48,8 @@ class NuggetConfig(ShippedConfig):
             `sentence_boundary`, `all_tokens` (ColBART), `mean` (one pooled vector, as in TSDAE), or any function
             registered in `textnuggets.model.selection`.
         gather: Last-layer hidden states that form a nugget: the selected `token` alone (the paper), the `mean` over
-            the segment that ends with it, `attention` over that segment, or `both` (the sum of token and mean).
+            the segment that ends with it, the mean weighted by `content` (rare tokens count more), `attention` over
+            that segment, or `both` (the sum of token and mean).
         dim: Dimensions of a nugget; the backbone's hidden size if None. Training nests them: the first dimensions matter
             most, so that vectors can be cut to fewer (`NuggetModel.truncate`). A model that decodes keeps all.
         residual: How scores enter cross-attention: `add` (the paper), `straight_through` (gradients only) or `off`.

@@ -111,3 +111,8 @@ def test_the_scorer_is_trained_and_saved(colbert, tmp_path):
 def test_a_selector_that_needs_more_than_vectors_is_refused(colbert):
     with pytest.raises(ConfigError, match="selector must be one of even, spread, learned; got 'chunking'"):
         add_nugget_head(load(colbert), selector="chunking")
+
+
+def test_gathering_by_content_is_refused_without_token_ids(colbert):
+    with pytest.raises(ConfigError, match="gather 'content' needs token ids"):
+        add_nugget_head(load(colbert), gather="content")

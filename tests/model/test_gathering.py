@@ -48,6 +48,7 @@ def test_feedback_adds_one_embedding_to_nuggets_and_another_to_other_tokens():
 STATES = torch.tensor([[[1.0], [2.0], [4.0], [8.0], [16.0]]])
 CHOSEN = Selection(torch.tensor([[1, 3]]), torch.tensor([[True, True]]))
 MASK = torch.ones(1, 5, dtype=torch.bool)
+CONTENT = torch.tensor([[9.0, 1.0, 0.0, 4.0, 16.0]])
 
 
 @pytest.mark.parametrize(
@@ -55,6 +56,7 @@ MASK = torch.ones(1, 5, dtype=torch.bool)
     [
         ("token", [2.0, 8.0]),
         ("mean", [1.5, 28 / 3]),
+        ("content", [(3 * 1 + 1 * 2) / 4, (2 * 8 + 4 * 16) / 6]),  # by the root of the content
         ("attention", [1.5, 28 / 3]),  # untrained
         ("both", [3.5, 8 + 28 / 3]),
     ],
@@ -63,16 +65,16 @@ def test_a_nugget_is_its_token_its_segment_or_both(mode, expected):
     gather = Gather(1, mode)
     if gather.attention is not None:
         torch.nn.init.zeros_(gather.attention.weight)
-    assert gather(STATES, CHOSEN, MASK)[0, :, 0].tolist() == pytest.approx(expected)
+    assert gather(STATES, CHOSEN, MASK, CONTENT)[0, :, 0].tolist() == pytest.approx(expected)
 
 
 def test_attention_weights_tokens_within_the_segment_only():
     gather = Gather(1, "attention")
     torch.nn.init.constant_(gather.attention.weight, 10.0)
-    assert gather(STATES, CHOSEN, MASK)[0, :, 0].tolist() == pytest.approx([2.0, 16.0], rel=1e-3)
+    assert gather(STATES, CHOSEN, MASK, CONTENT)[0, :, 0].tolist() == pytest.approx([2.0, 16.0], rel=1e-3)
 
 
-@pytest.mark.parametrize("mode", ["mean", "attention", "both"])
+@pytest.mark.parametrize("mode", ["mean", "content", "attention", "both"])
 @pytest.mark.parametrize("family", ["bert", "bart", "t5"])
 def test_models_gather_save_and_decode(mode, family, tmp_path):
     model = tiny_model(family, gather=mode)
@@ -89,8 +91,32 @@ def test_models_gather_save_and_decode(mode, family, tmp_path):
         assert isinstance(model.reconstruct(nuggets[0], num_beams=1, max_new_tokens=5), str)
 
 
-def test_padding_changes_no_mean():
-    model = tiny_model("bert", gather="mean")
+def test_a_segment_without_content_keeps_its_mean():
+    gather = Gather(1, "content")
+    assert gather(STATES, CHOSEN, MASK, torch.zeros(1, 5))[0, :, 0].tolist() == pytest.approx([1.5, 28 / 3])
+
+
+def test_content_is_saved_and_equal_content_is_the_mean(tmp_path):
+    model = tiny_model("bert", gather="content")
+    mean = tiny_model("bert", gather="mean").encode(CORPUS[0], ratio=0.2).vectors
+    assert (
+        abs(model.encode(CORPUS[0], ratio=0.2).vectors - mean).max() > 1e-3
+    )  # of the tokenizer's probabilities
+    model.content.fill_(2.0)
+    assert abs(model.encode(CORPUS[0], ratio=0.2).vectors - mean).max() < 1e-6
+    model.content.uniform_(0, 9, generator=torch.Generator().manual_seed(0))
+    weighted = model.encode(CORPUS[0], ratio=0.2).vectors
+    assert abs(weighted - mean).max() > 1e-3
+    model.save_pretrained(tmp_path)
+    assert (
+        abs(NuggetModel.from_pretrained(tmp_path).encode(CORPUS[0], ratio=0.2).vectors - weighted).max()
+        < 1e-6
+    )
+
+
+@pytest.mark.parametrize("mode", ["mean", "content"])
+def test_padding_changes_no_mean(mode):
+    model = tiny_model("bert", gather=mode)
     alone = model.encode(CORPUS[0], ratio=0.2).vectors
     together = model.encode([CORPUS[0], " ".join(CORPUS[:2])], ratio=0.2)[0].vectors
     assert abs(alone - together).max() < 1e-5
@@ -107,11 +133,11 @@ def test_the_mean_of_a_single_token_is_the_token():
 
 def test_unused_slots_stay_zero():
     selection = Selection(torch.tensor([[1, 0]]), torch.tensor([[True, False]]))
-    for mode in ("token", "mean", "attention", "both"):
-        assert (Gather(1, mode)(STATES, selection, MASK)[0, 1] == 0).all()
+    for mode in ("token", "mean", "content", "attention", "both"):
+        assert (Gather(1, mode)(STATES, selection, MASK, CONTENT)[0, 1] == 0).all()
     assert (gather_selected(STATES, selection)[0, 1] == 0).all()
 
 
 def test_an_unknown_way_to_gather_is_named():
-    with pytest.raises(ConfigError, match="gather must be one of token, mean, attention, both"):
+    with pytest.raises(ConfigError, match="gather must be one of token, mean, content, attention, both"):
         NuggetConfig(gather="sum")

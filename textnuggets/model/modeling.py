@@ -29,7 +29,7 @@ from textnuggets.model.residual import residual_bias
 from textnuggets.model.saving import SavedModel
 from textnuggets.model.scoring import Scorer
 from textnuggets.model.selection import Candidates, Selection, get_selector, nugget_count
-from textnuggets.model.tokenization import token_content
+from textnuggets.model.tokenization import has_probabilities, token_content
 
 
 class NuggetModel(TextInterface, SavedModel):
@@ -72,7 +72,8 @@ class NuggetModel(TextInterface, SavedModel):
                 )
             )
         self.value = nn.Linear(size, config.dim or size, bias=False)
-        if self.selector.needs_content:
+        self.weighs_content = self.selector.needs_content or config.gather == "content"
+        if self.weighs_content:
             size = self.backbone.get_input_embeddings().num_embeddings  # type: ignore[operator]
             self.register_buffer("content", torch.ones(size))
         self._tokenizer: Any = None
@@ -228,17 +229,21 @@ class NuggetModel(TextInterface, SavedModel):
         if self.selector.pools:
             gathered = mean_pool(hidden_states, mask)
         else:
-            gathered = self.gather(hidden_states, selection, mask)
+            gathered = self.gather(hidden_states, selection, mask, self._content(input_ids))
         nuggets = self.value(gathered.to(self.value.weight.dtype))  # Z = X' W^V (Eq. 4)
         return GeneratedNuggets(nuggets, scores.gather(1, selection.positions), selection, scores)
 
     def measure_content(self) -> None:
-        """Set the content of each token from the tokenizer, if the selector needs it."""
-        if self.selector.needs_content:
+        """Set the content of each token from the tokenizer, if the model uses it.
+
+        Only Unigram tokenizers have probabilities. With others and the gather mode `content`, all tokens weigh the same
+        until `content` is set.
+        """
+        if self.selector.needs_content or (self.weighs_content and has_probabilities(self.tokenizer)):
             self.content.copy_(token_content(self.tokenizer, len(self.content)))
 
     def _content(self, input_ids: Tensor) -> Tensor:
-        if not self.selector.needs_content:
+        if not self.weighs_content:
             return torch.ones_like(input_ids, dtype=torch.float32)
         return self.content[input_ids]
 

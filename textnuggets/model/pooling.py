@@ -48,14 +48,25 @@ class Gather(nn.Module):
         # Initialized to zero, where attention equals the mean.
         self.attention = nn.Linear(size, 1, bias=False) if mode == "attention" else None
 
-    def forward(self, hidden_states: Tensor, selection: Selection, mask: Tensor) -> Tensor:
-        """Pool `(batch, n, d)` hidden states into `(batch, k_max, d)`, zero in unused slots."""
+    def forward(self, hidden_states: Tensor, selection: Selection, mask: Tensor, content: Tensor) -> Tensor:
+        """Pool `(batch, n, d)` hidden states into `(batch, k_max, d)`, zero in unused slots.
+
+        Args:
+            hidden_states: States of the last layer.
+            selection: The selected tokens.
+            mask: `(batch, n)` True on real tokens.
+            content: `(batch, n)` content of each token, at least 0, for the mode `content`.
+        """
         if self.mode == "token":
             return gather_selected(hidden_states, selection)
         members = segments(selection, mask)  # (batch, k_max, n)
         states = hidden_states.float()  # half precision loses the small terms of a long sum
         if self.attention is None:
             weights = members.float()
+            if self.mode == "content":
+                # The root: by content itself, a rare token would outweigh all others of its segment. A segment of tokens
+                # without content, such as special tokens, keeps their plain mean.
+                weights = weights * content.float().clamp(min=1e-12).sqrt()[:, None]
         else:
             logits = self.attention(hidden_states).float().transpose(1, 2)  # (batch, 1, n)
             weights = logits.masked_fill(~members, torch.finfo(logits.dtype).min).softmax(-1) * members

@@ -30,4 +30,5 @@ def load_token_encoder(name: str | Path) -> NuggetModel:
     model.config.selector, model.config.feedback, model.config.gather = "all_tokens", False, "token"
     model.selector, model.feedback, model.scorer = get_selector("all_tokens"), None, None
     model.gather.mode, model.gather.attention = "token", None
+    model.weighs_content = False
     return model.eval()

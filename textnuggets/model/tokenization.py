@@ -70,6 +70,11 @@ def punctuation_ids(tokenizer: PreTrainedTokenizerFast) -> list[int]:
     return sorted(ids)
 
 
+def has_probabilities(tokenizer: PreTrainedTokenizerFast) -> bool:
+    """Return whether the pieces of a tokenizer have probabilities, as those of Unigram do."""
+    return bool(json.loads(tokenizer.backend_tokenizer.to_str())["model"]["type"] == "Unigram")
+
+
 def token_content(tokenizer: PreTrainedTokenizerFast, size: int) -> Tensor:
     """Return the `(size,)` content of each token, -log p in nats, from the scores of a Unigram tokenizer."""
     model = json.loads(tokenizer.backend_tokenizer.to_str())["model"]

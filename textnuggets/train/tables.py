@@ -80,8 +80,8 @@ class ModelRecipe(Table):
     each of k equal chunks), even_content (the last token of each of k chunks of equal content), chunking, sentence_boundary, all_tokens, or mean (TSDAE). If it is not
     set, model.start keeps its selector."""
     gather: GatherMode = DEFAULTS["gather"]
-    """Content of a nugget: the selected token, the mean of the segment that ends with it, attention over that segment,
-    or both (token and mean)."""
+    """Content of a nugget: the selected token, the mean of the segment that ends with it, that mean weighted by content,
+    attention over that segment, or both (token and mean)."""
     dim: PositiveCount | None = DEFAULTS["dim"]
     """Dimensions of a nugget, for contrastive; by default the backbone's hidden size. The projection starts as the
     principal components of nuggets of the training documents."""
