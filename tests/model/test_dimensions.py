@@ -11,7 +11,7 @@ from textnuggets import NuggetModel
 from textnuggets.config import NuggetConfig
 from textnuggets.errors import ConfigError
 from textnuggets.model.maxsim import unit
-from textnuggets.train.projection import fit_projection
+from textnuggets.train.projection import fit_projection, principal_components
 
 
 def chunk_model(**settings):
@@ -45,6 +45,21 @@ def test_the_fitted_projection_keeps_the_most_of_the_nuggets_in_its_first_dimens
     _, singular, _ = np.linalg.svd(vectors)
     kept = np.square(vectors @ rows.numpy().T).sum(0)
     np.testing.assert_allclose(kept, np.square(singular[:8]), rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("whiten", "expected"), [(0.0, [9.0, 4.0, 1.0]), (0.25, [3.0, 2.0, 1.0]), (0.5, [1.0, 1.0, 1.0])]
+)
+def test_whitening_takes_away_the_root_or_all_of_the_difference_between_components(whiten, expected):
+    turn = torch.linalg.qr(
+        torch.randn(4, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    )[0]
+    moments = turn @ torch.diag(torch.tensor([1.0, 9.0, 0.25, 4.0], dtype=torch.float64)) @ turn.T
+    projection = principal_components(moments, 3, whiten)
+    projected = projection @ moments @ projection.T
+    found = projected.diag() / projected[2, 2]
+    np.testing.assert_allclose(found.tolist(), expected, rtol=1e-6)
+    np.testing.assert_allclose(projected.tolist(), torch.diag(projected.diag()).tolist(), atol=1e-9)
 
 
 def test_a_truncated_model_returns_the_first_dimensions(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from transformers import PreTrainedTokenizerFast
 from tests.model.test_tokenization import marian_folder  # noqa: F401  a fixture
 from tests.tiny import CONFIGS, CORPUS, tiny_model, tiny_tokenizer
 from textnuggets import NuggetConfig, NuggetModel
-from textnuggets.errors import CheckpointError
+from textnuggets.errors import CheckpointError, ConfigError
 from textnuggets.model.backbone import build_backbone
 from textnuggets.model.tokenization import load_tokenizer
 from textnuggets.model.vocabulary import trim
@@ -168,3 +169,20 @@ def test_compact_weights_are_nearly_the_same_in_a_quarter_of_the_space(tmp_path)
     (tmp_path / "compact" / "compact-1-of-1.safetensors").unlink()
     with pytest.raises(OSError, match="which is missing"):
         NuggetModel.from_pretrained(tmp_path / "compact")
+
+
+def test_weights_of_fewer_bits_compress_better_and_differ_more(tmp_path):
+    model = tiny_model("marian")
+    packed, error = [], []
+    for bits in (8, 6):
+        model.save_pretrained(tmp_path / str(bits), compact_weights=bits)
+        file = next((tmp_path / str(bits)).glob("*.safetensors"))
+        packed.append(len(zlib.compress(file.read_bytes())))
+        found = NuggetModel.from_pretrained(tmp_path / str(bits)).state_dict()
+        weight = model.state_dict()["backbone.model.shared.weight"]
+        error.append(float((found["backbone.model.shared.weight"] - weight).abs().max() / weight.abs().max()))
+    assert packed[1] < packed[0]
+    assert error[0] < 0.51 / 127 < error[1] < 0.51 / 31
+    with pytest.raises(ConfigError, match="4 to 8 bits, got 3"):
+        model.save_pretrained(tmp_path / "x", compact_weights=3)
+    assert not (tmp_path / "x").exists()

@@ -53,7 +53,9 @@ class NuggetHead(Module):
         if selector not in SELECTORS:
             raise ConfigError(f"selector must be one of {', '.join(SELECTORS)}; got {selector!r}.")
         if gather == "content":
-            raise ConfigError("gather 'content' needs token ids, which a nugget head does not see: use 'mean'.")
+            raise ConfigError(
+                "gather 'content' needs token ids, which a nugget head does not see: use 'mean'."
+            )
         self.dim, self.selector, self.gather = dim, selector, gather
         self.ratio, self.query_ratio = check_ratio(ratio), check_ratio(query_ratio)
         self.select = get_selector(selector)
@@ -89,7 +91,9 @@ class NuggetHead(Module):
         selection = self.select(
             Candidates(scores.detach(), real, nugget_count(n, ratio), unused, unused, torch.ones_like(scores))
         )
-        nuggets = functional.normalize(self.pool(vectors, selection, real, torch.ones_like(scores)).float(), dim=-1)
+        nuggets = functional.normalize(
+            self.pool(vectors, selection, real, torch.ones_like(scores)).float(), dim=-1
+        )
         kept = selection.kept & (n > 0)[:, None]
         if self.training and self.scorer is not None:
             nuggets = carry_scores(nuggets, scores.gather(1, selection.positions), kept)

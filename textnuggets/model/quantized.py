@@ -1,8 +1,8 @@
 """Compact storage of weights as int8, a quarter of the size of float32, for shipped models.
 
 Every matrix W except position tables is stored as integers q from -127 to 127 and one float32 scale per 64 columns of
-a row, with W close to q * scale; all other weights are float16. Weights are converted back to float32 when loaded: this
-is a storage format only.
+a row, with W close to q * scale; all other weights are float16. Integers of fewer bits have the same format, and compress
+better in a wheel. Weights are converted back to float32 when loaded: this is a storage format only.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ GROUP = 64  # columns that share a scale
 FILE_BYTES = 45_000_000  # maximum size of one file
 
 
-def quantize(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a matrix `(rows, columns)` as int8, and its scales `(rows, groups)`."""
+def quantize(weight: Tensor, bits: int = 8) -> tuple[Tensor, Tensor]:
+    """Return a matrix `(rows, columns)` as int8 with values of so many bits, and its scales `(rows, groups)`."""
     rows, columns = weight.shape
+    largest = 2 ** (bits - 1) - 1
     group = GROUP if columns % GROUP == 0 else columns
     grouped = weight.float().view(rows, -1, group)
-    scale = (grouped.abs().amax(-1) / 127).clamp(min=torch.finfo(torch.float32).tiny)
-    whole = (grouped / scale.float()[..., None]).round().clamp(-127, 127)
+    scale = (grouped.abs().amax(-1) / largest).clamp(min=torch.finfo(torch.float32).tiny)
+    whole = (grouped / scale.float()[..., None]).round().clamp(-largest, largest)
     return whole.to(torch.int8).view(rows, columns), scale
 
 
@@ -41,8 +42,8 @@ def dequantize(whole: Tensor, scale: Tensor) -> Tensor:
     return (whole.float().view(rows, scale.shape[1], -1) * scale.float()[..., None]).view(rows, columns)
 
 
-def write_compact(state: dict[str, Tensor], folder: Path) -> None:
-    """Write weights as int8 and float16, in files of limited size."""
+def write_compact(state: dict[str, Tensor], folder: Path, bits: int = 8) -> None:
+    """Write weights as int8, with values of so many bits, and float16, in files of limited size."""
     stored: dict[str, Tensor] = {}
     seen: set[int] = set()
     for name, value in state.items():
@@ -52,7 +53,7 @@ def write_compact(state: dict[str, Tensor], folder: Path) -> None:
         # Position tables are small, and their errors would affect every text.
         exact = "position" in name or "relative_attention" in name
         if value.ndim == 2 and value.is_floating_point() and not exact:
-            stored[name], stored[name + SCALE] = quantize(value)
+            stored[name], stored[name + SCALE] = quantize(value, bits)
         else:
             stored[name] = value.half() if value.is_floating_point() else value
     files: list[dict[str, Tensor]] = [{}]

@@ -127,22 +127,26 @@ class SavedModel(PreTrainedModel):
         model.config.name_or_path = str(name)
         return model
 
-    def save_pretrained(self, path: str | Path, compact_weights: bool = False, **options: Any) -> None:  # type: ignore[override]
+    def save_pretrained(self, path: str | Path, compact_weights: bool | int = False, **options: Any) -> None:  # type: ignore[override]
         """Write the configuration, weights, tokenizer and, if there is none yet, a model card.
 
         Args:
             path: Output folder.
-            compact_weights: Whether to store weights as int8, in a quarter of the space (`textnuggets.model.quantized`).
+            compact_weights: Whether to store weights as int8, in a quarter of the space (`textnuggets.model.quantized`), or
+                the number of bits, from 4 to 8: fewer take as many bytes, but compress better.
             options: Arguments of transformers' `save_pretrained`.
         """
+        bits = 8 if compact_weights is True else int(compact_weights)
+        if bits and not 4 <= bits <= 8:
+            raise ConfigError(f"compact_weights must be True, False or 4 to 8 bits, got {compact_weights!r}.")
         make_folder(Path(path))
-        if compact_weights:
+        if bits:
             self.config.save_pretrained(str(path))
-            quantized.write_compact(self.state_dict(), Path(path))
+            quantized.write_compact(self.state_dict(), Path(path), bits)
         else:
             super().save_pretrained(str(path), **options)
         # Remove weights of the other format, which would be stale.
-        for old in Path(path).glob("model*.safetensors*" if compact_weights else "compact*"):
+        for old in Path(path).glob("model*.safetensors*" if bits else "compact*"):
             old.unlink()
         if not options.get("is_main_process", True):  # only one process writes the small files
             return
