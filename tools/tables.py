@@ -20,13 +20,13 @@ LICENCES = {"apache-2.0": "Apache-2.0", "cc-by-4.0": "CC BY 4.0", "mit": "MIT"}
 SINGLE = ("0.05", "0.1", "0.15", "0.25")
 # Results that the paper's claims are checked on, by the label in the table.
 CLAIMED = {
-    "reconstruct": (
+    "free top-k": (
         "default/lengths/reconstruction",
         "default/nuggets/preferences",
         "default/nuggets/probing",
         "default/nuggets-256/probing",
     ),
-    "reconstruct, r = 0.25": ("default/nuggets-0.25/preferences",),
+    "free top-k, r = 0.25": ("default/nuggets-0.25/preferences",),
     "for r = 0.1 alone": (
         "single-ratio/single-0.1/lengths/reconstruction",
         "single-ratio/single-0.1/preferences",
@@ -42,18 +42,28 @@ CLAIMED = {
     "search, token, 100 steps": ("search/gather-token/preferences",),
 }
 LENGTHS = {
-    "reconstruct": "default/lengths",
+    "free top-k": "default/lengths",
     "for r = 0.1 alone": "single-ratio/single-0.1/lengths",
     "translate en-fr": "translate/lengths",
 }
-FIDELITY = {"reconstruct": "default/nuggets", "the model for r = 0.1 alone": "single-ratio/single-0.1"}
-# Search tasks and their column labels.
-SEARCHED = {
-    "cranfield": "Cranfield, nDCG@10",
-    "time": "TIME, nDCG@10",
-    "reranking": "reranking, MRR",
-    "paraphrase": "paraphrases, MRR",
+FIDELITY = {"free top-k": "default/nuggets", "the model for r = 0.1 alone": "single-ratio/single-0.1"}
+# Kinds of text that reconstruction is measured on, and their labels.
+KINDS = {
+    "short": "1 to 12 words",
+    "one_sentence": "one sentence",
+    "novels": "novels",
+    "other_case": "capitals, title case, lower case",
+    "curly": "curly quotes and dashes",
+    "bullets": "lists",
+    "table": "tables with `|`",
+    "record": "records",
+    "code": "code and identifiers",
+    "address": "URLs, mail addresses, paths",
+    "figures": "figures",
 }
+# Search tasks and their column labels.
+SEARCHED = {"cranfield": "Cranfield, nDCG@10", "time": "TIME, nDCG@10"}
+RANKED = {**SEARCHED, "reranking": "reranking, MRR", "paraphrase": "paraphrases, MRR"}
 ABLATED = {"paraphrase": "paraphrases, MRR", "reranking": "reranking, MRR"}
 
 
@@ -68,29 +78,49 @@ def by_ratio(found: dict[str, Any]) -> dict[float, dict[str, Any]]:
     return {row["ratio"]: row for row in found["results"]}
 
 
-def default_table() -> str:
+def reconstruct_table() -> str:
     """Return the reconstruction quality of `reconstruct` on dev and test texts."""
-    found = {part: read(f"default/{part}") for part in ("dev", "test")}
+    found = {part: read(f"reconstruct/{part}") for part in ("dev", "test")}
     dev_rows, test_rows = by_ratio(found["dev"]), by_ratio(found["test"])
     rows = [
-        "| ratio | BLEU, dev / test | word for word | token accuracy |",
-        "|---|---|---|---|",
+        "| ratio | BLEU, dev | BLEU, test | word for word | numbers | capitalized words |",
+        "|---|---|---|---|---|---|",
     ]
-    for ratio in sorted(dev_rows.keys() & test_rows.keys()):
-        dev, test = dev_rows[ratio], test_rows[ratio]
+    for ratio, dev in sorted(dev_rows.items()):
+        bleu = [_with_interval(row) for row in (dev, test_rows.get(ratio)) if row is not None]
         rows.append(
-            f"| {ratio:g} | {dev['bleu']:.1f} / {test['bleu']:.1f} | {dev['exact']:.0%} / {test['exact']:.0%} | "
-            f"{dev['token_accuracy']:.1%} / {test['token_accuracy']:.1%} |"
+            f"| {ratio:g} | {' | '.join([*bleu, ''][:2])} | {dev['exact']:.0%} | {dev['numbers']:.1%} | "
+            f"{dev['capitalized']:.1%} |"
         )
     counts = {part: results["results"][0]["documents"] for part, results in found.items()}
-    settings = found["dev"]["settings"]
-    rows += [
-        "",
-        f"Wikipedia text it was not trained on, documents of up to {found['dev']['results'][0]['max_tokens']} tokens "
-        f"({counts['dev']} dev, {counts['test']} test), {settings['beams']} beams: "
-        "[dev](results/default/dev/reconstruction.json), [test](results/default/test/reconstruction.json).",
+    return "\n".join(
+        [
+            *rows,
+            "",
+            f"Wikipedia text it was not trained on, documents of up to {found['dev']['results'][0]['max_tokens']} tokens "
+            f"({counts['dev']} dev, {counts['test']} test), {found['dev']['settings']['beams']} beams. In brackets 95% intervals; "
+            "shares are of dev documents, numbers and words: [dev](results/reconstruct/dev/reconstruction.json), "
+            "[test](results/reconstruct/test/reconstruction.json).",
+        ]
+    )
+
+
+def kinds_table() -> str:
+    """Return the reconstruction quality of `reconstruct` on other kinds of text."""
+    rows = [
+        "| kind of text | BLEU, r = 0.1 | BLEU, r = 0.25 | word for word, r = 0.25 | numbers, r = 0.25 |",
+        "|---|---|---|---|---|",
     ]
-    return "\n".join(rows)
+    for name, label in KINDS.items():
+        few, many = (by_ratio(read(f"reconstruct/kinds/{name}"))[ratio] for ratio in (0.1, 0.25))
+        numbers = "" if many["numbers"] is None else f"{many['numbers']:.0%}"
+        rows.append(f"| {label} | {few['bleu']:.1f} | {many['bleu']:.1f} | {many['exact']:.0%} | {numbers} |")
+    return "\n".join([*rows, "", f"{many['documents']} texts of each kind, made of dev texts by `tools.varied_texts`."])
+
+
+def _with_interval(row: dict[str, Any]) -> str:
+    low, high = row["bleu_interval"]
+    return f"{row['bleu']:.1f} ({low:.1f} to {high:.1f})"
 
 
 def models_table() -> str:
@@ -116,7 +146,7 @@ def models_table() -> str:
 
 
 def single_ratio_table() -> str:
-    """Return `reconstruct` trained further for one ratio alone, or for all of them."""
+    """Return the autoencoder with free top-k trained further for one ratio alone, or for all of them."""
     every = by_ratio(read("single-ratio/any-ratio"))
     rows = [
         "| ratio | for this ratio alone: BLEU, loss | for all four: BLEU, loss | before: BLEU, loss |",
@@ -194,14 +224,24 @@ def fidelity_table() -> str:
 
 
 def search_table() -> str:
-    """Return the search model and baselines with as many vectors, by task."""
-    found = {task: read(f"search/{task}", "similarity") for task in SEARCHED}
-    rows = [f"| system | {' | '.join(SEARCHED.values())} |", f"|---|{'---|' * len(SEARCHED)}"]
+    """Return the search model and other vectors of its backbone, by task."""
+    return _ranking("search", SEARCHED)
+
+
+def minilm_table() -> str:
+    """Return the earlier search model and baselines with as many vectors, by task."""
+    return _ranking("search/minilm", RANKED)
+
+
+def _ranking(folder: str, tasks: dict[str, str]) -> str:
+    """Return all systems of some tasks, one row each."""
+    found = {task: read(f"{folder}/{task}", "similarity") for task in tasks}
+    rows = [f"| system | {' | '.join(tasks.values())} |", f"|---|{'---|' * len(tasks)}"]
     for system in _systems(found):
         rows.append(
             f"| {system} | {' | '.join(_first_measure(results, system) for results in found.values())} |"
         )
-    return "\n".join([*rows, "", _counts(found, "search")])
+    return "\n".join([*rows, "", _counts(found, folder)])
 
 
 def gather_table() -> str:
@@ -293,13 +333,15 @@ def claims() -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     "models": models_table,
-    "default": default_table,
+    "reconstruct": reconstruct_table,
+    "kinds": kinds_table,
     "single-ratio": single_ratio_table,
     "translate": translate_table,
     "tsdae": tsdae_table,
     "lengths": lengths_table,
     "fidelity": fidelity_table,
     "search": search_table,
+    "search-minilm": minilm_table,
     "gather": gather_table,
     "ablation": ablation_table,
     "language": language.perplexity_table,
