@@ -1,9 +1,9 @@
-# make demo: run the demo.  make test: lint, types and tests.  make bench TEXTS=file: run the benchmarks.
+# make demo: run the demo.  make test: lint, types and tests.  make docs: build the site.  make bench TEXTS=file: benchmarks.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint docs bench clean
 
 demo: $(VENV)/.demo
 	@$(BIN)/python -m examples.demo
@@ -15,6 +15,9 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(VENV)/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
 bench: $(VENV)/.dev  # make bench TEXTS=paragraphs.jsonl
 	$(BIN)/python -m bench $(TEXTS)
@@ -34,4 +37,4 @@ $(VENV)/.dev: $(VENV)/.torch pyproject.toml models/pyproject.toml
 	@touch $@ $(VENV)/.demo
 
 clean:
-	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) build site *.egg-info .pytest_cache .mypy_cache .ruff_cache

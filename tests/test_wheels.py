@@ -58,7 +58,8 @@ def built(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheels")
     copy, out = folder / "copy", folder / "out"
     copy.mkdir()
-    for name in ("pyproject.toml", "MANIFEST.in", "README.md", "CHANGELOG.md", "LICENSE"):
+    licences = (path.name for path in ROOT.glob("LICENSE*"))
+    for name in ("pyproject.toml", "MANIFEST.in", "README.md", "CHANGELOG.md", *licences):
         shutil.copy(ROOT / name, copy)
     for name in ("textnuggets", "models", "examples"):
         shutil.copytree(ROOT / name, copy / name, ignore=IGNORED, copy_function=os.symlink)
@@ -109,8 +110,8 @@ def test_wheels_fit_the_limit_of_pypi(built):
 
 def test_metadata_names_licences_addresses_and_python(built):
     root, models = metadata_of(built.root), metadata_of(built.models)
-    assert root["License-Expression"] == "Apache-2.0"
-    assert root.get_all("License-File") == ["LICENSE"]
+    assert root["License-Expression"] == "Apache-2.0 AND MIT"
+    assert root.get_all("License-File") == ["LICENSE", "LICENSE-MIT"]
     assert models["License-Expression"] == "Apache-2.0 AND CC-BY-4.0"
     assert models.get_all("License-File") == ["LICENSE", "LICENSE-CC-BY-4.0"]
     assert root["Version"] == models["Version"] == textnuggets.__version__

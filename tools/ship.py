@@ -1,7 +1,8 @@
-"""python -m tools.ship NAME RUN [TABLE.md ...] --steps N: copy a trained model into the package, with its card.
+"""python -m tools.ship NAME MODEL [TABLE.md ...]: copy a model into the package, with its card.
 
-NAME is reconstruct, search or lm; RUN is the folder of its training run. The tables come from `textnuggets evaluate` or
-`textnuggets lm evaluate` on the weights as they are stored: write these to another folder with --to first, and evaluate that.
+NAME is reconstruct, search or lm; MODEL is the folder of a model: `best` of a training run, or what `tools.search_model`
+wrote. The tables come from `textnuggets evaluate` or `textnuggets lm evaluate` on the weights as they are stored: write
+these to another folder with --to first, and evaluate that.
 """
 
 from __future__ import annotations
@@ -9,29 +10,24 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-import torch
-
 from textnuggets import NuggetLM, NuggetModel, load
 from textnuggets.io.folders import replacing_folder
-from textnuggets.shipped import find_shipped
+from textnuggets.shipped import OWN, find_shipped
 
 CARDS = Path(__file__).parent / "cards"
-BACKBONES = {"reconstruct": "Helsinki-NLP/opus-mt-fr-en", "search": "sentence-transformers/all-MiniLM-L6-v2"}
-WINDOWS = {"reconstruct": 128, "search": 256}  # training lengths; longer texts are split into windows
+BACKBONES = {"reconstruct": "Helsinki-NLP/opus-mt-fr-en", "search": "thenlper/gte-small"}
+WINDOWS = {"reconstruct": 128, "search": 256}  # longer texts are split into windows
+BITS = 7  # of stored weights; as good as eight, and an eighth smaller once compressed (LOG.md)
 
 
-def write_model(name: str, run: Path, folder: Path) -> dict[str, int]:
+def write_model(name: str, source: Path, folder: Path) -> dict[str, int]:
     """Write the weights as they are shipped, and return the values for the model card."""
     if name == "lm":
-        NuggetLM.from_pretrained(str(run / "best")).save_difference(
-            folder, "reconstruct", load("reconstruct")
-        )
+        NuggetLM.from_pretrained(str(source)).save_difference(folder, "reconstruct", load("reconstruct"))
         return {}
-    model = NuggetModel.from_pretrained(run / "best")
+    model = NuggetModel.from_pretrained(source)
     model.config.backbone_name, model.config.window = BACKBONES[name], WINDOWS[name]
-    if name == "search":
-        model.to(torch.float16)  # type: ignore[arg-type]
-    model.save_pretrained(folder, compact_weights=name == "reconstruct")
+    model.save_pretrained(folder, compact_weights=BITS)
     return {"pieces": len(model.tokenizer), "window": model.window}
 
 
@@ -39,23 +35,18 @@ def main() -> None:
     """Write the folder of a shipped model."""
     parser = argparse.ArgumentParser(prog="python -m tools.ship", description=__doc__)
     parser.add_argument("name", choices=("reconstruct", "search", "lm"))
-    parser.add_argument("run", type=Path)
+    parser.add_argument("model", type=Path)
     parser.add_argument("tables", type=Path, nargs="*")
-    parser.add_argument(
-        "--steps", type=int, required=True, help="training steps; for 'reconstruct' those before the cooldown"
-    )
     parser.add_argument("--to", type=Path, help="output folder; the package's by default")
     chosen = parser.parse_args()
-    to = chosen.to or find_shipped(chosen.name)
-    assert to is not None  # all choices are shipped models
+    to = chosen.to or (find_shipped("lm") if chosen.name == "lm" else OWN / chosen.name)
+    assert to is not None  # `lm` is a shipped model
     to.parent.mkdir(parents=True, exist_ok=True)
     results = "\n".join(table.read_text(encoding="utf-8") for table in chosen.tables) or "Not measured yet."
     with replacing_folder(to) as folder:
-        facts = write_model(chosen.name, chosen.run, folder)
+        facts = write_model(chosen.name, chosen.model, folder)
         card = (CARDS / f"{chosen.name}.md").read_text(encoding="utf-8")
-        (folder / "README.md").write_text(
-            card.format(results=results, steps=chosen.steps, **facts), encoding="utf-8"
-        )
+        (folder / "README.md").write_text(card.format(results=results, **facts), encoding="utf-8")
     size = sum(file.stat().st_size for file in to.iterdir())
     print(f"{to}: {size / 1e6:.1f} MB")
 

@@ -16,7 +16,7 @@ from tools.marks import fill_marks
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "docs" / "results"
 PAGES = (ROOT / "README.md", ROOT / "docs" / "results.md")
-LICENCES = {"apache-2.0": "Apache-2.0", "cc-by-4.0": "CC BY 4.0"}
+LICENCES = {"apache-2.0": "Apache-2.0", "cc-by-4.0": "CC BY 4.0", "mit": "MIT"}
 SINGLE = ("0.05", "0.1", "0.15", "0.25")
 # Results that the paper's claims are checked on, by the label in the table.
 CLAIMED = {

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from textnuggets.config import check_ratio
+from textnuggets.checks import check_ratio
 from textnuggets.errors import InputError
 from textnuggets.evaluate.pooling_baselines import (
     PRECISIONS,
@@ -38,13 +38,14 @@ from textnuggets.evaluate.pooling_baselines import (
     words_per_passage,
 )
 from textnuggets.io.progress import Progress
-from textnuggets.model.encoding import Budget, as_dtype, encode_stream
+from textnuggets.model.budget import Budget, nugget_count
+from textnuggets.model.encoding import as_dtype, encode_stream
 from textnuggets.model.fingerprint import SETTINGS, fingerprint
 from textnuggets.model.load import load_nugget_model
 from textnuggets.model.maxsim import Similarity, unit
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.nuggets import Nuggets
-from textnuggets.model.selection import get_selector, nugget_count
+from textnuggets.model.selection import get_selector
 from textnuggets.model.token_encoder import load_token_encoder
 from textnuggets.search.bm25 import BM25
 from textnuggets.search.manifest import DEFAULT_DTYPE

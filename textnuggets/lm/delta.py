@@ -69,7 +69,8 @@ def read_difference(
         )
     try:
         base = load_nugget_model(
-            config.base, **{key: value for key, value in options.items() if key not in hub}
+            _locate_base(name, config.base),
+            **{key: value for key, value in options.items() if key not in hub},
         )
     except CheckpointError as error:
         raise CheckpointError(f"{name!r} needs the model {config.base!r}: {error}") from error
@@ -94,3 +95,9 @@ def read_difference(
     model.check_room(config.history)
     model.to(device=base.device, dtype=base.dtype if dtype is None else dtype)  # type: ignore[call-arg]
     return model.eval()
+
+
+def _locate_base(name: str, base: str) -> str:
+    """Return the folder of the base model beside a checkpoint, if there is one, or else its name unchanged."""
+    beside = Path(name).parent / base
+    return str(beside) if Path(base).name == base and (beside / "config.json").is_file() else base

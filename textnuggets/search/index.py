@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any, Self
 
 from textnuggets import __version__
-from textnuggets.config import check_count, check_ratio
+from textnuggets.checks import check_count, check_ratio
 from textnuggets.errors import ConfigError, InputError, TextnuggetsWarning
 from textnuggets.io.documents import BadLine, Document, raise_bad_line
 from textnuggets.model.coverage import one_warning
 from textnuggets.model.fingerprint import fingerprint, lasting_name
+from textnuggets.model.interface import TextInterface
 from textnuggets.model.maxsim import NOT_COMPARABLE
-from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.nuggets import Nuggets
 from textnuggets.search.backends import backend_at
 from textnuggets.search.backends.base import Backend
@@ -43,7 +43,7 @@ from textnuggets.search.writing import Row, delete_documents, encoded_rows, to_r
 class NuggetIndex:
     """Searchable index of documents; use `create` or `open` to get one."""
 
-    def __init__(self, backend: Backend, model: NuggetModel | None) -> None:
+    def __init__(self, backend: Backend, model: TextInterface | None) -> None:
         self._backend, self._model = backend, model
 
     @property
@@ -57,7 +57,7 @@ class NuggetIndex:
         return self._backend.manifest
 
     @property
-    def model(self) -> NuggetModel:
+    def model(self) -> TextInterface:
         """Model that encodes documents and queries; loaded by its name when first used."""
         if self._model is None:
             self._model = load_model_of(self.manifest, self.place)
@@ -69,7 +69,7 @@ class NuggetIndex:
     def create(
         cls,
         place: str | Path,
-        model: NuggetModel,
+        model: TextInterface,
         ratio: float | None = None,
         query_ratio: float | None = None,
         dtype: str = DEFAULT_DTYPE,
@@ -119,7 +119,7 @@ class NuggetIndex:
         return backend_at(place, api_key).exists()
 
     @classmethod
-    def open(cls, place: str | Path, model: NuggetModel | None = None, api_key: str | None = None) -> Self:
+    def open(cls, place: str | Path, model: TextInterface | None = None, api_key: str | None = None) -> Self:
         """Open an existing index.
 
         Args:

@@ -9,8 +9,8 @@ from typing import Any
 
 from textnuggets.errors import IndexFileError
 from textnuggets.model.fingerprint import fingerprint, has_fingerprint, lasting_name
+from textnuggets.model.interface import TextInterface
 from textnuggets.model.load import load_nugget_model
-from textnuggets.model.modeling import NuggetModel
 
 FORMAT = 2  # of new indexes
 READABLE = (1, 2)  # the first has other keys in its documents
@@ -126,19 +126,19 @@ def bytes_per_vector(dimensions: int, dtype: str) -> int:
     return -(-dimensions * BITS[dtype] // 8) + (4 if dtype in SCALED else 0)
 
 
-def load_model_of(manifest: Manifest, place: str) -> NuggetModel:
+def load_model_of(manifest: Manifest, place: str) -> TextInterface:
     """Load the model that an index names; raise IndexFileError if its weights have changed."""
     model = load_nugget_model(manifest.model)
     _check_weights(manifest, model, manifest.model, place)
     return model
 
 
-def check_model(manifest: Manifest, model: NuggetModel, place: str) -> None:
+def check_model(manifest: Manifest, model: TextInterface, place: str) -> None:
     """Raise IndexFileError if an index was built with other weights: vectors of two models cannot be compared."""
     _check_weights(manifest, model, lasting_name(model.config.name_or_path or "the model given"), place)
 
 
-def _check_weights(manifest: Manifest, model: NuggetModel, name: str | None, place: str) -> None:
+def _check_weights(manifest: Manifest, model: TextInterface, name: str | None, place: str) -> None:
     if not has_fingerprint(model, str(manifest.fingerprint)):
         raise IndexFileError(
             f"{place} was built with {manifest.model!r} (fingerprint {manifest.fingerprint}); {name!r} has other "

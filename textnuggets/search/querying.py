@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from textnuggets.errors import IndexFileError, InputError
 from textnuggets.io.documents import is_unicode
+from textnuggets.model.interface import TextInterface
 from textnuggets.model.maxsim import unit
-from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.nuggets import Nuggets
 from textnuggets.search.backends.base import Backend
 from textnuggets.search.checking import check_document, check_score
@@ -39,7 +39,7 @@ def check_min_score(min_score: float | None) -> None:
 
 def find_hits(
     backend: Backend,
-    model: NuggetModel,
+    model: TextInterface,
     query: Nuggets,
     k: int,
     filter: Mapping[str, Any],
@@ -117,7 +117,7 @@ def _matches(
 
 
 def _fill_in_texts(
-    model: NuggetModel, nuggets: Sequence[Nuggets], texts: Sequence[str | None]
+    model: TextInterface, nuggets: Sequence[Nuggets], texts: Sequence[str | None]
 ) -> list[str | None]:
     """Return the texts, with missing ones decoded from their nuggets if the model has a decoder."""
     missing = [item for item, text in zip(nuggets, texts, strict=True) if text is None]

@@ -41,6 +41,13 @@ BOUNDS = {
 
 def reference(api: Mapping[str, Any]) -> str:
     """Return the page for an OpenAPI description."""
+    info = api["info"]
+    title = escape(f"{info['title']} {info['version']}")
+    return PAGE.format(title=title, description=escape(info["description"]), body=reference_body(api))
+
+
+def reference_body(api: Mapping[str, Any]) -> str:
+    """Return all operations and objects of an OpenAPI description as HTML."""
     parts = [
         _operation(method.upper(), path, operation)
         for path, methods in api["paths"].items()
@@ -51,9 +58,7 @@ def reference(api: Mapping[str, Any]) -> str:
         if "properties" in schema:
             parts.append(f'<h3 id="{escape(name)}">{escape(name)}</h3>')
             parts.append(f"<p>{escape(schema.get('description', ''))}</p>{_fields(schema)}")
-    info = api["info"]
-    title = escape(f"{info['title']} {info['version']}")
-    return PAGE.format(title=title, description=escape(info["description"]), body="\n".join(parts))
+    return "\n".join(parts)
 
 
 def _operation(method: str, path: str, operation: Mapping[str, Any]) -> str:
