@@ -31,7 +31,7 @@ from textnuggets.errors import InputError
 from textnuggets.evaluate.pooling_baselines import (
     PRECISIONS,
     REDUCTIONS,
-    bytes_per_vector,
+    bytes_of_vector,
     count_words,
     mean,
     split_words,
@@ -121,7 +121,7 @@ class Vectors(System):
     @property
     def bytes_per_vector(self) -> int:
         """Bytes of a stored vector."""
-        return bytes_per_vector(self.model.dim, self.dtype)
+        return bytes_of_vector(self.model.dim, self.dtype)
 
     def read(self, queries: Sequence[str], documents: Sequence[str]) -> Scores:
         """Encode queries and documents."""

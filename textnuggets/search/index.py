@@ -28,8 +28,8 @@ from textnuggets.search.backends import backend_at
 from textnuggets.search.backends.base import Backend
 from textnuggets.search.checking import Checked, check_index
 from textnuggets.search.manifest import (
+    BITS,
     DEFAULT_DTYPE,
-    DTYPES,
     FORMAT,
     Manifest,
     check_model,
@@ -84,13 +84,13 @@ class NuggetIndex:
             model: Model that encodes documents and queries.
             ratio: Compression ratio of documents; the model's by default.
             query_ratio: Compression ratio of queries; the model's by default.
-            dtype: Data type of the stored vectors: float32, float16 or int8.
+            dtype: Data type of the stored vectors: float32, float16, int8 or int4.
             store_text: Whether to store texts with the vectors.
             model_name: Name by which `open` loads the model; by default the folder it was loaded from.
             api_key: API key of a server.
         """
-        if dtype not in DTYPES:
-            raise ConfigError(f"dtype must be one of {', '.join(DTYPES)}; got {dtype!r}.")
+        if dtype not in BITS:
+            raise ConfigError(f"dtype must be one of {', '.join(BITS)}; got {dtype!r}.")
         if not model.config.comparable:
             warnings.warn(NOT_COMPARABLE, TextnuggetsWarning, stacklevel=2)
         ratio = check_ratio(model.config.ratio if ratio is None else ratio)
@@ -107,6 +107,7 @@ class NuggetIndex:
             dtype=dtype,
             store_text=store_text,
             engine="engine-1",
+            decodable=model.can_decode,
         )
         backend = backend_at(place, api_key)
         backend.create(manifest)
@@ -267,12 +268,12 @@ class NuggetIndex:
         check_min_score(min_score)
         check_query(query)
         nuggets = self.model.encode(query, ratio=self.manifest.query_ratio)
-        return find_hits(self._backend.engine, self.model, nuggets, k, filter or {}, min_score, full)
+        return find_hits(self._backend, self.model, nuggets, k, filter or {}, min_score, full)
 
     def info(self) -> dict[str, Any]:
         """Return the settings, the number of documents and, for a folder, its size on disk and that of its documents.
 
-        `vector_bytes` are those of the numbers of all vectors, `bytes` those of the folder. The sizes of documents are None
+        `vector_bytes` are those of all vectors as they are stored, `bytes` those of the folder. The sizes of documents are None
         if an early version wrote to the index, or a process was killed while it did, until it is compacted.
         `checksums` is true if nothing has been written since the index was compacted, so that `check` compares all files.
         """
