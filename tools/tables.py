@@ -10,8 +10,9 @@ from typing import Any
 
 from textnuggets.report.page import claims_table
 from textnuggets.shipped import JOBS, find_shipped
-from tools import language
+from tools import language, reconstruction
 from tools.marks import fill_marks
+from tools.reconstruction import by_ratio
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "docs" / "results"
@@ -47,20 +48,6 @@ LENGTHS = {
     "translate en-fr": "translate/lengths",
 }
 FIDELITY = {"free top-k": "default/nuggets", "the model for r = 0.1 alone": "single-ratio/single-0.1"}
-# Kinds of text that reconstruction is measured on, and their labels.
-KINDS = {
-    "short": "1 to 12 words",
-    "one_sentence": "one sentence",
-    "novels": "novels",
-    "other_case": "capitals, title case, lower case",
-    "curly": "curly quotes and dashes",
-    "bullets": "lists",
-    "table": "tables with `|`",
-    "record": "records",
-    "code": "code and identifiers",
-    "address": "URLs, mail addresses, paths",
-    "figures": "figures",
-}
 # Search tasks and their column labels.
 SEARCHED = {"cranfield": "Cranfield, nDCG@10", "time": "TIME, nDCG@10"}
 RANKED = {**SEARCHED, "reranking": "reranking, MRR", "paraphrase": "paraphrases, MRR"}
@@ -71,56 +58,6 @@ def read(name: str, question: str = "reconstruction") -> dict[str, Any]:
     """Read a results file."""
     found: dict[str, Any] = json.loads((RESULTS / name / f"{question}.json").read_text(encoding="utf-8"))
     return found
-
-
-def by_ratio(found: dict[str, Any]) -> dict[float, dict[str, Any]]:
-    """Return the rows of results by ratio."""
-    return {row["ratio"]: row for row in found["results"]}
-
-
-def reconstruct_table() -> str:
-    """Return the reconstruction quality of `reconstruct` on dev and test texts."""
-    found = {part: read(f"reconstruct/{part}") for part in ("dev", "test")}
-    dev_rows, test_rows = by_ratio(found["dev"]), by_ratio(found["test"])
-    rows = [
-        "| ratio | BLEU, dev | BLEU, test | word for word | numbers | capitalized words |",
-        "|---|---|---|---|---|---|",
-    ]
-    for ratio, dev in sorted(dev_rows.items()):
-        bleu = [_with_interval(row) for row in (dev, test_rows.get(ratio)) if row is not None]
-        rows.append(
-            f"| {ratio:g} | {' | '.join([*bleu, ''][:2])} | {dev['exact']:.0%} | {dev['numbers']:.1%} | "
-            f"{dev['capitalized']:.1%} |"
-        )
-    counts = {part: results["results"][0]["documents"] for part, results in found.items()}
-    return "\n".join(
-        [
-            *rows,
-            "",
-            f"Wikipedia text it was not trained on, documents of up to {found['dev']['results'][0]['max_tokens']} tokens "
-            f"({counts['dev']} dev, {counts['test']} test), {found['dev']['settings']['beams']} beams. In brackets 95% intervals; "
-            "shares are of dev documents, numbers and words: [dev](results/reconstruct/dev/reconstruction.json), "
-            "[test](results/reconstruct/test/reconstruction.json).",
-        ]
-    )
-
-
-def kinds_table() -> str:
-    """Return the reconstruction quality of `reconstruct` on other kinds of text."""
-    rows = [
-        "| kind of text | BLEU, r = 0.1 | BLEU, r = 0.25 | word for word, r = 0.25 | numbers, r = 0.25 |",
-        "|---|---|---|---|---|",
-    ]
-    for name, label in KINDS.items():
-        few, many = (by_ratio(read(f"reconstruct/kinds/{name}"))[ratio] for ratio in (0.1, 0.25))
-        numbers = "" if many["numbers"] is None else f"{many['numbers']:.0%}"
-        rows.append(f"| {label} | {few['bleu']:.1f} | {many['bleu']:.1f} | {many['exact']:.0%} | {numbers} |")
-    return "\n".join([*rows, "", f"{many['documents']} texts of each kind, made of dev texts by `tools.varied_texts`."])
-
-
-def _with_interval(row: dict[str, Any]) -> str:
-    low, high = row["bleu_interval"]
-    return f"{row['bleu']:.1f} ({low:.1f} to {high:.1f})"
 
 
 def models_table() -> str:
@@ -333,8 +270,8 @@ def claims() -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     "models": models_table,
-    "reconstruct": reconstruct_table,
-    "kinds": kinds_table,
+    "reconstruct": reconstruction.quality_table,
+    "kinds": reconstruction.kinds_table,
     "single-ratio": single_ratio_table,
     "translate": translate_table,
     "tsdae": tsdae_table,

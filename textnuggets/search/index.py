@@ -29,7 +29,6 @@ from textnuggets.search.backends.base import Backend
 from textnuggets.search.checking import Checked, check_index
 from textnuggets.search.manifest import (
     BITS,
-    DEFAULT_DTYPE,
     FORMAT,
     Manifest,
     check_model,
@@ -72,7 +71,7 @@ class NuggetIndex:
         model: TextInterface,
         ratio: float | None = None,
         query_ratio: float | None = None,
-        dtype: str = DEFAULT_DTYPE,
+        dtype: str | None = None,
         store_text: bool = True,
         model_name: str | None = None,
         api_key: str | None = None,
@@ -84,11 +83,12 @@ class NuggetIndex:
             model: Model that encodes documents and queries.
             ratio: Compression ratio of documents; the model's by default.
             query_ratio: Compression ratio of queries; the model's by default.
-            dtype: Data type of the stored vectors: float32, float16, int8 or int4.
+            dtype: Data type of the stored vectors: float32, float16, int8 or int4; the model's `index_dtype` by default.
             store_text: Whether to store texts with the vectors.
             model_name: Name by which `open` loads the model; by default the folder it was loaded from.
             api_key: API key of a server.
         """
+        dtype = model.config.index_dtype if dtype is None else dtype
         if dtype not in BITS:
             raise ConfigError(f"dtype must be one of {', '.join(BITS)}; got {dtype!r}.")
         if not model.config.comparable:

@@ -16,7 +16,6 @@ FORMAT = 2  # of new indexes
 READABLE = (1, 2)  # the first has other keys in its documents
 BITS = {"float32": 32, "float16": 16, "int8": 8, "int4": 4}  # of a number, by dtype
 SCALED = ("int8", "int4")  # dtypes that also store the length of each vector, as float32
-DEFAULT_DTYPE = "float16"
 CHECK = "run 'textnuggets index check' on the index"
 
 
