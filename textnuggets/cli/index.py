@@ -79,6 +79,16 @@ def build(
     store_text: Annotated[
         bool, typer.Option("--store-text/--no-store-text", help="Whether to store texts with the vectors.")
     ] = True,
+    words: Annotated[
+        bool, typer.Option("--words/--no-words", help="Whether to store words for 'search --hybrid'.")
+    ] = False,
+    first_stage: Annotated[
+        bool | None,
+        typer.Option(
+            "--first-stage/--no-first-stage",
+            help="Whether searches score only the best candidates of a first stage; by default from 20,000 documents on.",
+        ),
+    ] = None,
     skip_bad: SkipBad = False,
     api_key: Key = None,
 ) -> None:
@@ -93,7 +103,15 @@ def build(
     loaded = load_model(model)
     if NuggetIndex.exists(out, api_key):
         index = NuggetIndex.open(out, loaded, api_key)
-        _check_settings(index, ratio, query_ratio, dtype, store_text)
+        _check_settings(
+            index,
+            ratio=ratio,
+            query_ratio=query_ratio,
+            dtype=dtype,
+            store_text=store_text,
+            words=words,
+            first_stage=first_stage,
+        )
     else:
         index = NuggetIndex.create(
             out,
@@ -104,6 +122,8 @@ def build(
             store_text,
             lasting_name(model),
             api_key,
+            words,
+            first_stage,
         )
     with index:
         _add(index, source, skip_bad)
@@ -237,11 +257,8 @@ def _compact_if_it_pays(index: NuggetIndex, written: int) -> None:
         )
 
 
-def _check_settings(
-    index: NuggetIndex, ratio: float | None, query_ratio: float | None, dtype: str | None, store_text: bool
-) -> None:
+def _check_settings(index: NuggetIndex, **requested: Any) -> None:
     """Raise InputError if an existing index has other settings than requested."""
-    requested = {"ratio": ratio, "query_ratio": query_ratio, "dtype": dtype, "store_text": store_text}
     for key, value in requested.items():
         current = getattr(index.manifest, key)
         if value is not None and current != value:

@@ -37,6 +37,7 @@ from textnuggets.search.manifest import (
 )
 from textnuggets.search.querying import check_min_score, check_query, find_hits
 from textnuggets.search.results import Added, Hit
+from textnuggets.search.words import words_of_query
 from textnuggets.search.writing import Row, delete_documents, encoded_rows, to_rows, write_rows
 
 
@@ -76,6 +77,8 @@ class NuggetIndex:
         store_text: bool = True,
         model_name: str | None = None,
         api_key: str | None = None,
+        words: bool = False,
+        first_stage: bool | None = None,
     ) -> Self:
         """Create an empty index.
 
@@ -88,6 +91,9 @@ class NuggetIndex:
             store_text: Whether to store texts with the vectors.
             model_name: Name by which `open` loads the model; by default the folder it was loaded from.
             api_key: API key of a server.
+            words: Whether to store the words of documents for hybrid searches; a word takes some 6 bytes.
+            first_stage: Whether searches have a first stage, which is faster in large indexes but may miss a document.
+                By default, an index in a folder has one if it has at least 20,000 documents when it is compacted.
         """
         if dtype not in BITS:
             raise ConfigError(f"dtype must be one of {', '.join(BITS)}; got {dtype!r}.")
@@ -107,6 +113,9 @@ class NuggetIndex:
             dtype=dtype,
             store_text=store_text,
             engine="engine-1",
+            words=words,
+            first_stage=first_stage,
+            pooled=first_stage is True,
             decodable=model.can_decode,
         )
         backend = backend_at(place, api_key)
@@ -253,6 +262,8 @@ class NuggetIndex:
         filter: Mapping[str, Any] | None = None,
         min_score: float | None = None,
         full: bool = True,
+        hybrid: bool = False,
+        exact: bool = False,
     ) -> list[Hit]:
         """Return the k documents that match the query best, best first.
 
@@ -263,12 +274,20 @@ class NuggetIndex:
             min_score: Score that documents must have at least, from -1 to 1; any by default.
             full: Whether hits have the whole text of their document, besides the passages that match best. Text that is
                 not stored is decoded from the vectors, if the model has a decoder.
+            hybrid: Whether to rank documents by their words, too, if the index has words. Scores are those of the vectors,
+                so they need not decrease from hit to hit.
+            exact: Whether to score every document, also if the index has a first stage.
         """
         check_count("k", k, at_least=1)
         check_min_score(min_score)
         check_query(query)
+        if hybrid and not self.manifest.words:
+            raise ConfigError(f"{self.place} has no words for a hybrid search: build it again with words.")
+        words = words_of_query(query) if hybrid else None
+        if words is not None and not words.indices:  # nothing but stop words
+            words = None
         nuggets = self.model.encode(query, ratio=self.manifest.query_ratio)
-        return find_hits(self._backend, self.model, nuggets, k, filter or {}, min_score, full)
+        return find_hits(self._backend, self.model, nuggets, k, filter or {}, min_score, full, words, exact)
 
     def info(self) -> dict[str, Any]:
         """Return the settings, the number of documents and, for a folder, its size on disk and that of its documents.

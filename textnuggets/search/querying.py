@@ -14,7 +14,7 @@ from textnuggets.io.documents import is_unicode
 from textnuggets.model.interface import TextInterface
 from textnuggets.model.maxsim import unit
 from textnuggets.model.nuggets import Nuggets
-from textnuggets.search.backends.base import Backend
+from textnuggets.search.backends.base import Backend, Query, Words
 from textnuggets.search.checking import check_document, check_score
 from textnuggets.search.labels import labels_of
 from textnuggets.search.manifest import CHECK
@@ -45,6 +45,8 @@ def find_hits(
     filter: Mapping[str, Any],
     min_score: float | None,
     full: bool,
+    words: Words | None,
+    exact: bool,
 ) -> list[Hit]:
     """Return the k best documents for an encoded query, best first; raise IndexFileError if one is damaged.
 
@@ -56,9 +58,11 @@ def find_hits(
         filter: Metadata that documents must have.
         min_score: Score that documents must have at least; None for any.
         full: Whether hits have the whole text of their document.
+        words: Words of the query, by which to rank documents, too.
+        exact: Whether to score every document, also if the index has a first stage.
     """
     query_vectors = unit(query, "query")
-    found = backend.engine.find(query_vectors, k, _filter_labels(filter))
+    found = backend.engine.find(Query(query_vectors, _filter_labels(filter), words, exact), k)
     for item in found:
         check_score(item.document, item.score / len(query_vectors), backend.manifest)
     if min_score is not None:

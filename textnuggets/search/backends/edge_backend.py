@@ -18,6 +18,7 @@ from textnuggets.search.backends import folder as files
 from textnuggets.search.backends.base import Backend, Stored, rescaled
 from textnuggets.search.backends.edge import EdgeEngine
 from textnuggets.search.manifest import Manifest
+from textnuggets.search.pools import LARGE
 from textnuggets.search.sizes import Sizes, describe_sizes, sizes_after
 
 BATCH = 128  # documents copied together when compacting
@@ -52,7 +53,7 @@ class EdgeBackend(Backend):
             if (self.folder / files.MANIFEST).exists():
                 files.remove_engine(self.folder, self.read_manifest().engine)
             self._write(replace(manifest, complete=False))
-            engine = EdgeEngine.create(self.folder / manifest.engine, manifest.dimensions, manifest.dtype)
+            engine = EdgeEngine.create(self.folder / manifest.engine, manifest)
             files.write_count(self.folder, 0, Sizes())
             self._write(manifest)  # from here on, the folder is an index
             self._sizes = Sizes()
@@ -80,7 +81,7 @@ class EdgeBackend(Backend):
                     f"{self.folder} is damaged: {damage}. Restore it or build it again; "
                     f"'textnuggets index check {self.folder}' lists all damaged files."
                 )
-            self._use(EdgeEngine.open(self.folder / self.manifest.engine))
+            self._use(EdgeEngine.open(self.folder / self.manifest.engine, self.manifest))
             self._check_count()
         except BaseException:
             self._lock.release()
@@ -120,35 +121,36 @@ class EdgeBackend(Backend):
         self._remove_obsolete()
         count, old = self.engine.count(), self.manifest
         name = files.unused_engine(self.folder, old.engine)
+        new = replace(old, pooled=count >= LARGE if old.first_stage is None else old.first_stage)
         self._write(replace(old, obsolete=name))  # until it is complete
         try:
-            compacted, sizes = self._copy_documents(self.folder / name, count, show_progress_bar)
+            compacted, sizes = self._copy_documents(self.folder / name, new, count, show_progress_bar)
             compacted.close()
             if files.read_count(self.folder) != (count, sizes):  # only then, to keep the old checksums valid
                 self._save_count(count, sizes)
             checksums = files.take_checksums(self.folder, name)
-            compacted = EdgeEngine.open(self.folder / name)
+            compacted = EdgeEngine.open(self.folder / name, new)
             compacted.flush()  # opening rewrites some files with the same content
         except BaseException:
             with suppress(OSError):  # otherwise it is removed when the index is opened
                 self._remove_obsolete()
             raise
         # From here on, the new files are the index.
-        self._write(replace(old, engine=name, obsolete=old.engine, checksums=checksums))
+        self._write(replace(new, engine=name, obsolete=old.engine, checksums=checksums))
         self.engine.close()
         self._use(compacted)
         self._remove_obsolete()
 
     def _copy_documents(
-        self, folder: Path, count: int, show_progress_bar: bool
+        self, folder: Path, manifest: Manifest, count: int, show_progress_bar: bool
     ) -> tuple[EdgeEngine, Sizes | None]:
         """Return a new engine that has all documents and no log, and the sizes of the documents."""
         sizes: Sizes | None = Sizes()
-        compacted = EdgeEngine.create(folder, self.manifest.dimensions, self.manifest.dtype)
+        compacted = EdgeEngine.create(folder, manifest)
         try:
             with Progress("compact", count, show_progress_bar) as progress:
                 documents = self.engine.documents()
-                if self.manifest.dtype == "int4":
+                if manifest.dtype == "int4":
                     documents = map(rescaled, documents)
                 for batch in batches(documents, BATCH):
                     compacted.put(batch)

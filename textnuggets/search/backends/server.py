@@ -8,13 +8,23 @@ from dataclasses import asdict
 from typing import Any, TypeVar
 from urllib.parse import urlparse
 
-import numpy as np
-from numpy.typing import NDArray
-
 from textnuggets.errors import ConfigError, IndexFileError, InputError, MissingExtraError
-from textnuggets.search.backends.base import Backend, Engine, Found, Stored
-from textnuggets.search.backends.points import PAGE, label_filter, point_id, to_payload, to_stored
+from textnuggets.search.backends.base import Backend, Engine, Found, Query, Stored, with_score
+from textnuggets.search.backends.points import (
+    FUSED,
+    PAGE,
+    POOLS,
+    RANK,
+    WORDS,
+    label_filter,
+    nuggets_name,
+    point_id,
+    to_payload,
+    to_stored,
+    to_vectors,
+)
 from textnuggets.search.manifest import Manifest
+from textnuggets.search.pools import CANDIDATES, FACTOR, pool_query
 
 try:
     from qdrant_client import QdrantClient, models
@@ -49,7 +59,9 @@ def connect(url: str, api_key: str | None = None) -> QdrantClient:
 
 
 class ServerEngine(Engine):
-    """Engine on a collection of a server; searches are exact."""
+    """Engine on a collection of a server; searches are exact unless the index has a first stage."""
+
+    manifest: Manifest  # set when the index is created or opened
 
     def __init__(self, client: QdrantClient, collection: str) -> None:
         self.client, self.collection = client, collection
@@ -72,7 +84,9 @@ class ServerEngine(Engine):
                 request, numbers = [], 0
             request.append(
                 models.PointStruct(
-                    id=point_id(item.id), vector=item.vectors.tolist(), payload=to_payload(item)
+                    id=point_id(item.id),
+                    vector=to_vectors(item, self.manifest, models.SparseVector),
+                    payload=to_payload(item),
                 )
             )
             numbers += item.vectors.size
@@ -81,18 +95,37 @@ class ServerEngine(Engine):
     def _send(self, points: list[Any]) -> None:
         self._try(lambda: self.client.upsert(self.collection, points, wait=True))
 
-    def find(self, query: NDArray[np.float32], k: int, labels: Sequence[str]) -> list[Found]:
-        """Score every document that has the labels, and return the k best."""
+    def find(self, query: Query, k: int) -> list[Found]:
+        """Score every document that has the labels or, if there are none, every candidate of the first stage."""
+        chosen = label_filter(models, query.labels)
+        nuggets, name = query.vectors.tolist(), nuggets_name(self.manifest) or None
+        first: list[models.Prefetch] = []
+        if self.manifest.pooled and not query.labels and not query.exact:
+            candidates = pool_query(query.vectors).tolist()
+            first = [models.Prefetch(query=candidates, using=POOLS, limit=max(CANDIDATES, FACTOR * k))]
+        ranked: Any = nuggets
+        if query.words is not None:
+            words = models.SparseVector(indices=query.words.indices, values=query.words.values)
+            limit = max(FUSED, k)
+            first = [
+                models.Prefetch(query=nuggets, using=name, prefetch=first, limit=limit, filter=chosen),
+                models.Prefetch(query=words, using=WORDS, limit=limit, filter=chosen),
+            ]
+            ranked = models.RrfQuery(rrf=models.Rrf(k=RANK))
         answer = self._try(
             lambda: self.client.query_points(
                 self.collection,
-                query=query.tolist(),
+                query=ranked,
+                using=None if query.words is not None else name,
+                prefetch=first or None,
                 limit=k,
-                query_filter=label_filter(models, labels),
+                query_filter=chosen,
                 with_vectors=True,
                 with_payload=True,
             )
         )
+        if query.words is not None:
+            return [with_score(to_stored(point), query) for point in answer.points]
         return [Found(to_stored(point), point.score) for point in answer.points]
 
     def get(self, ids: Sequence[str]) -> list[Stored]:
@@ -136,6 +169,8 @@ class ServerEngine(Engine):
 class ServerBackend(Backend):
     """Index in a collection, whose metadata is the manifest; the server locks and compacts by itself."""
 
+    engine: ServerEngine
+
     def __init__(self, place: str, api_key: str | None = None) -> None:
         super().__init__(place)
         url, self.collection = split_address(place)
@@ -150,21 +185,31 @@ class ServerBackend(Backend):
         """Create an empty collection."""
         if self.exists():
             raise IndexFileError(f"{self.place} already exists: open it, or name another collection.")
-        vectors = models.VectorParams(
-            size=manifest.dimensions,
-            distance=models.Distance.DOT,
-            datatype=DATATYPES[manifest.dtype],
-            multivector_config=models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM),
-            # No graph: every document is scored, so that searches are exact.
-            hnsw_config=models.HnswConfigDiff(m=0),
-        )
+
+        def vectors(edges: int) -> models.VectorParams:
+            return models.VectorParams(
+                size=manifest.dimensions,
+                distance=models.Distance.DOT,
+                datatype=DATATYPES[manifest.dtype],
+                multivector_config=models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM),
+                hnsw_config=models.HnswConfigDiff(m=edges),
+            )
+
+        # No graph of the nuggets: a search scores every document, or every candidate of the first stage.
+        named = {nuggets_name(manifest): vectors(edges=0)}
+        if manifest.pooled:
+            named[POOLS] = vectors(edges=16)
+        words = models.SparseVectorParams(modifier=models.Modifier.IDF)
         _try(
             self.collection,
             lambda: self.client.create_collection(
-                self.collection, vectors_config=vectors, metadata=asdict(manifest)
+                self.collection,
+                vectors_config=named if manifest.pooled else named[""],
+                sparse_vectors_config={WORDS: words} if manifest.words else None,
+                metadata=asdict(manifest),
             ),
         )
-        self.manifest = manifest
+        self._use(manifest)
 
     def read_manifest(self) -> Manifest:
         """Return the manifest in the metadata of the collection."""
@@ -175,7 +220,10 @@ class ServerBackend(Backend):
 
     def open(self) -> None:
         """Read the manifest."""
-        self.manifest = self.read_manifest()
+        self._use(self.read_manifest())
+
+    def _use(self, manifest: Manifest) -> None:
+        self.manifest = self.engine.manifest = manifest
 
     def close(self) -> None:
         """Close the connection."""
