@@ -188,17 +188,17 @@ def check(index: Place, api_key: Key = None) -> None:
 @app.command()
 def info(index: Place, api_key: Key = None) -> None:
     """Print the settings of an index, its size, and the size of its texts as JSON."""
-    with _open(index, api_key) as opened:
+    with _open(index, api_key, read_only=True) as opened:
         found = {key: "unknown" if value is None else value for key, value in opened.info().items()}
         print(json.dumps(found, indent=1))
 
 
-def _open(place: str, api_key: str | None, model: str | None = None) -> NuggetIndex:
+def _open(place: str, api_key: str | None, model: str | None = None, read_only: bool = False) -> NuggetIndex:
     from textnuggets.cli.options import load_model, quiet_transformers
     from textnuggets.search.index import NuggetIndex
 
     quiet_transformers()
-    return NuggetIndex.open(place, None if model is None else load_model(model), api_key)
+    return NuggetIndex.open(place, None if model is None else load_model(model), api_key, read_only)
 
 
 def _read(docs: str, skip_bad: bool) -> Iterator[Document] | list[Path]:

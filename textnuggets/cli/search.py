@@ -68,7 +68,7 @@ def search(
 
     quiet_transformers()
     loaded = None if model is None else load_model(model)
-    with NuggetIndex.open(index, loaded, api_key) as opened:
+    with NuggetIndex.open(index, loaded, api_key, read_only=True) as opened:
         _ = opened.model  # loads the model, so that its time is not counted as search
         ready = time.monotonic()
         hits = opened.search(query, k, required, min_score, full, hybrid, exact)

@@ -128,18 +128,26 @@ class NuggetIndex:
         return backend_at(place, api_key).exists()
 
     @classmethod
-    def open(cls, place: str | Path, model: TextInterface | None = None, api_key: str | None = None) -> Self:
+    def open(
+        cls,
+        place: str | Path,
+        model: TextInterface | None = None,
+        api_key: str | None = None,
+        read_only: bool = False,
+    ) -> Self:
         """Open an existing index.
 
         Args:
             place: Folder of the index, or `http://host:port/collection`.
             model: Model the index was built with; by default loaded by the name stored in the index.
             api_key: API key of a server.
+            read_only: Whether to open an index on disk also while another process has it open. The reader then works on a
+                copy, and does not see later changes.
         """
         backend = backend_at(place, api_key)
         if model is not None:
             check_model(backend.read_manifest(), model, backend.place)
-        backend.open()
+        backend.open(read_only)
         return cls(backend, model)
 
     @classmethod

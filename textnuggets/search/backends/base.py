@@ -135,8 +135,12 @@ class Backend(ABC):
         """Return the stored manifest without opening the index; raise IndexFileError if there is none."""
 
     @abstractmethod
-    def open(self) -> None:
-        """Open an existing index, locking it if only one process may use it."""
+    def open(self, read_only: bool = False) -> None:
+        """Open an existing index, locking it if only one process may use it.
+
+        Args:
+            read_only: Whether to open the index also while another process has it open.
+        """
 
     @abstractmethod
     def close(self) -> None:

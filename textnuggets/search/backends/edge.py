@@ -90,7 +90,7 @@ class EdgeEngine(Engine):
 
     def put(self, documents: Sequence[Stored]) -> None:
         """Write documents and flush them to disk."""
-        self._check_room(sum(item.vectors.nbytes for item in documents))
+        check_room(self.folder, 3 * sum(item.vectors.nbytes for item in documents))
         self._update(
             lambda: qdrant.UpdateOperation.upsert_points(
                 [
@@ -212,16 +212,21 @@ class EdgeEngine(Engine):
         _try(self.folder, lambda: self._shard.update(make()))
         self.flush()
 
-    def _check_room(self, size: int) -> None:
-        """Raise IndexFileError if the disk is nearly full.
 
-        The engine writes to memory-mapped files, so a full disk would kill the process.
-        """
-        free = shutil.disk_usage(self.folder).free
-        if free < size * 3 + SPARE:
-            raise IndexFileError(
-                f"{self.folder}: the disk has {free / 1e6:,.0f} MB left, too little to continue. Reported documents are safe."
-            )
+def check_room(folder: Path, size: int) -> None:
+    """Raise IndexFileError if a disk is nearly full.
+
+    The engine writes to memory-mapped files, so a full disk would kill the process.
+
+    Args:
+        folder: Folder on the disk.
+        size: Bytes to write.
+    """
+    free = shutil.disk_usage(folder).free
+    if free < size + SPARE:
+        raise IndexFileError(
+            f"{folder}: the disk has {free / 1e6:,.0f} MB left, too little to continue. Reported documents are safe."
+        )
 
 
 def _load(folder: Path) -> Any:

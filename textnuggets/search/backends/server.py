@@ -218,7 +218,7 @@ class ServerBackend(Backend):
         info = _try(self.collection, lambda: self.client.get_collection(self.collection))
         return Manifest.read(dict(info.config.metadata or {}), self.place)
 
-    def open(self) -> None:
+    def open(self, read_only: bool = False) -> None:  # noqa: ARG002
         """Read the manifest."""
         self._use(self.read_manifest())
 
