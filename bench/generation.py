@@ -13,7 +13,7 @@ from transformers import AutoConfig, DynamicCache, EncoderDecoderCache
 from bench.measuring import RESULTS, record
 from textnuggets import NuggetConfig, NuggetLM, NuggetModel
 from textnuggets.lm.memory import History, SegmentMemory
-from textnuggets.model.selection import nugget_count
+from textnuggets.model.budget import nugget_count
 from textnuggets.model.tokenization import load_tokenizer
 from textnuggets.report.figures import BLUE, RED, save_figure
 

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from inspect import Parameter, signature
-from numbers import Integral, Real
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, get_args
 
 from transformers import AutoConfig, PreTrainedConfig
 
+from textnuggets.checks import (
+    GatherMode,
+    ResidualMode,
+    Settings,
+    check_choice,
+    check_count,
+    check_flag,
+    check_kind,
+    check_ratio,
+    check_residual,
+)
 from textnuggets.errors import ConfigError
 from textnuggets.shipped import locate
 
 SHORTEST = 16  # minimum window, in tokens
-GatherMode = Literal["token", "mean", "content", "attention", "both"]
-ResidualMode = Literal["add", "straight_through", "off"]
 
 
 class ShippedConfig(PreTrainedConfig):
@@ -36,7 +44,7 @@ class ShippedConfig(PreTrainedConfig):
         return settings
 
 
-class NuggetConfig(ShippedConfig):
+class NuggetConfig(Settings, ShippedConfig):
     """Settings of a nugget model (`config.json`).
 
     Args:
@@ -92,37 +100,26 @@ class NuggetConfig(ShippedConfig):
         self.ratio = check_ratio(ratio)
         self.query_ratio = None if query_ratio is None else check_ratio(query_ratio)
         self.scorer_layer = check_count("scorer_layer", scorer_layer, at_least=0)
-        self.selector = _check_kind(
+        self.selector = check_kind(
             "selector", selector, str, "a string"
         )  # must be registered when a model is built
-        self.gather: GatherMode = _check_choice("gather", gather, get_args(GatherMode))
+        self.gather: GatherMode = check_choice("gather", gather, get_args(GatherMode))
         self.dim = None if dim is None else check_count("dim", dim, at_least=1)
         self.residual = check_residual(residual)
-        self.feedback = _check_flag("feedback", feedback)
-        self.freeze = _check_flag("freeze", freeze)
+        self.feedback = check_flag("feedback", feedback)
+        self.freeze = check_flag("freeze", freeze)
         self.window = None if window is None else check_count("window", window, at_least=SHORTEST)
-        self.objective = _check_kind("objective", objective, str | None, "a string or None")
+        self.objective = check_kind("objective", objective, str | None, "a string or None")
         if isinstance(backbone, dict):
             backbone = AutoConfig.for_model(**backbone)
-        self.backbone = _check_kind("backbone", backbone, PreTrainedConfig | None, "a configuration or None")
-        self.backbone_name = _check_kind("backbone_name", backbone_name, str | None, "a string or None")
+        self.backbone = check_kind("backbone", backbone, PreTrainedConfig | None, "a configuration or None")
+        self.backbone_name = check_kind("backbone_name", backbone_name, str | None, "a string or None")
         self.punctuation_ids = list(
-            _check_kind("punctuation_ids", punctuation_ids or [], list | tuple, "a list of ids")
+            check_kind("punctuation_ids", punctuation_ids or [], list | tuple, "a list of ids")
         )
         for item in self.punctuation_ids:
             check_count("punctuation_ids", item, at_least=0)
         super().__init__(**kwargs)
-
-    def ratio_of_queries(self, ratio: float | None = None) -> float:
-        """Return the ratio of queries: `query_ratio` if it is set, else `ratio` or the model's ratio."""
-        if self.query_ratio is not None:
-            return self.query_ratio
-        return self.ratio if ratio is None else ratio
-
-    @property
-    def comparable(self) -> bool:
-        """Whether the vectors can be compared: False only for an autoencoder."""
-        return self.objective != "autoencode"
 
 
 DEFAULTS: dict[str, Any] = {
@@ -133,40 +130,3 @@ DEFAULTS: dict[str, Any] = {
 """All settings of a nugget model, with their defaults."""
 ARCHITECTURE = ("scorer_layer", "selector", "gather", "dim", "residual", "feedback")
 """Settings that determine the modules of a model and how it computes nuggets; training fixes them."""
-
-
-def check_ratio(ratio: float) -> float:
-    """Return the ratio as a float; raise ConfigError if it is not in (0, 1]."""
-    if isinstance(ratio, bool) or not isinstance(ratio, Real) or not 0 < ratio <= 1:
-        raise ConfigError(f"ratio must lie in (0, 1], got {ratio!r}. 0.1 keeps one token in ten.")
-    return float(ratio)
-
-
-def check_count(name: str, value: int, at_least: int) -> int:
-    """Return the value as an int; raise ConfigError if it is not an integer (Python or NumPy) of at least `at_least`."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < at_least:
-        raise ConfigError(f"{name} must be a whole number of at least {at_least}, got {value!r}.")
-    return int(value)
-
-
-def check_residual(mode: str) -> ResidualMode:
-    """Return the mode; raise ConfigError if it is not a residual mode."""
-    return _check_choice("residual", mode, get_args(ResidualMode))
-
-
-def _check_flag(name: str, value: bool) -> bool:
-    if not isinstance(value, bool):
-        raise ConfigError(f"{name} must be True or False, got {value!r}.")
-    return value
-
-
-def _check_kind(name: str, value: Any, kind: Any, described: str) -> Any:
-    if not isinstance(value, kind):
-        raise ConfigError(f"{name} must be {described}, got {value!r}.")
-    return value
-
-
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> Any:
-    if not isinstance(value, str) or value not in choices:
-        raise ConfigError(f"{name} must be one of {', '.join(choices)}; got {value!r}.")
-    return value

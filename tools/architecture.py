@@ -19,6 +19,7 @@ PAGES = (ROOT / "docs" / "architecture.md",)
 LAYERS = {
     "errors": "all errors and warnings",
     "io": "files, progress, documents and corpora; independent of any model",
+    "checks": "checks of settings",
     "shipped": "the shipped models, by name",
     "config": "settings of a nugget model",
     "model": "the paper's section 3: from tokens to nuggets, and back",

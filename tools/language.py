@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from textnuggets.evaluate.perplexity import compare, show
-from textnuggets.model.selection import nugget_count
+from textnuggets.model.budget import nugget_count
 from textnuggets.report.figures import BLUE, GREY, RED, save_figure
 
 RESULTS = Path(__file__).parent.parent / "docs" / "results" / "lm"

@@ -17,8 +17,8 @@ from textnuggets import NuggetConfig, NuggetModel
 from textnuggets.errors import BackboneError, CheckpointError, ConfigError
 from textnuggets.integrations.nugget_head import add_nugget_head
 from textnuggets.integrations.nugget_module import StraightThrough
+from textnuggets.model.budget import nugget_count
 from textnuggets.model.maxsim import unit
-from textnuggets.model.selection import nugget_count
 
 
 @pytest.fixture(scope="module", params=["bert", "modernbert"])

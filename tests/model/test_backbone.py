@@ -21,8 +21,8 @@ from tests.tiny import (
 from textnuggets import NuggetConfig, NuggetModel
 from textnuggets.errors import BackboneError, ConfigError
 from textnuggets.model.backbone import BackboneAdapter
+from textnuggets.model.budget import nugget_count
 from textnuggets.model.families import T5_WINDOW
-from textnuggets.model.selection import nugget_count
 
 
 def inputs(batch):

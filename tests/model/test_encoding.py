@@ -12,8 +12,7 @@ import torch
 from tests.tiny import CORPUS, FAMILIES, WIDTH, tiny_model, tiny_tokenizer
 from textnuggets import NuggetModel, Nuggets
 from textnuggets.errors import ConfigError, InputError
-from textnuggets.model.encoding import Budget
-from textnuggets.model.selection import nugget_count
+from textnuggets.model.budget import Budget, nugget_count
 
 AWKWARD = [
     "",

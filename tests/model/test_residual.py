@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from tests.tiny import DECODERS, tiny_batch, tiny_model
+from textnuggets.model.budget import nugget_count
 from textnuggets.model.residual import residual_bias
-from textnuggets.model.selection import nugget_count
 
 
 def test_add_is_the_scaled_score_and_padding_the_lowest_value():

@@ -14,15 +14,8 @@ from hypothesis import strategies as st
 
 from tests.tiny import tiny_batch, tiny_model, tiny_tokenizer
 from textnuggets.errors import ConfigError, InputError
-from textnuggets.model.selection import (
-    SELECTORS,
-    Candidates,
-    Selection,
-    get_selector,
-    nugget_count,
-    select_topk,
-    selector,
-)
+from textnuggets.model.budget import nugget_count
+from textnuggets.model.selection import SELECTORS, Candidates, Selection, get_selector, select_topk, selector
 
 
 def candidates(lengths: list[int], count: list[int], **marks: list[list[int]]) -> Candidates:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.search.conftest import IDS
@@ -75,3 +76,18 @@ def test_an_interrupted_compaction_leaves_the_index_as_it_was(model, tmp_path, m
         assert len(index) == 5
         index.add(["more"], ["More."])
         assert [p.name for p in (tmp_path / "index").glob("engine-*")] == ["engine-1"]
+
+
+def test_vectors_of_four_bits_are_not_rounded_again_when_they_are_compacted(model, tmp_path):
+    def directions(index):
+        stored = {item.id: item.vectors for item in index._backend.engine.documents()}
+        return {name: item / np.linalg.norm(item, axis=1, keepdims=True) for name, item in stored.items()}
+
+    with NuggetIndex.create(tmp_path / "index", model, ratio=0.2, dtype="int4") as index:
+        index.add(IDS, CORPUS)
+        before = directions(index)
+        for _ in range(3):
+            index.compact()
+        after = directions(index)
+        assert all(after[name] == pytest.approx(before[name], abs=1e-6) for name in IDS)
+    assert NuggetIndex.check(tmp_path / "index").damage == []

@@ -218,7 +218,7 @@ def test_a_search_refuses_impossible_scores_and_vectors(copied, value, k):
         ({"metadata": "{"}, "its metadata is damaged"),
         ({"metadata": "[]"}, "its metadata is damaged"),
         ({"text": 3}, "its text is int"),
-        ({"layout": None}, "its layout is damaged"),
+        ({"places": None}, "its layout is damaged"),
     ],
 )
 def test_a_damaged_document_is_found_without_checksums(model, tmp_path, change, problem):

@@ -20,7 +20,9 @@ from textnuggets.search.backends import folder as files
 pytestmark = pytest.mark.filterwarnings("ignore::textnuggets.errors.TextnuggetsWarning")
 
 
-@pytest.mark.parametrize(("dtype", "error"), [("float32", 1e-5), ("float16", 2e-3), ("int8", 3e-2)])
+@pytest.mark.parametrize(
+    ("dtype", "error"), [("float32", 1e-5), ("float16", 2e-3), ("int8", 3e-2), ("int4", 0.1)]
+)
 def test_vectors_are_stored_in_the_requested_dtype(model, tmp_path, dtype, error):
     with NuggetIndex.create(tmp_path / "index", model, ratio=0.2, dtype=dtype) as index:
         index.add(IDS, CORPUS)
@@ -122,7 +124,7 @@ def test_a_place_that_is_taken_is_not_overwritten(model, tmp_path):
     (tmp_path / "there" / "file").write_text("mine")
     with pytest.raises(IndexFileError, match="already exists"):
         NuggetIndex.create(tmp_path / "there", model)
-    with pytest.raises(ConfigError, match="dtype must be one of float32, float16, int8"):
+    with pytest.raises(ConfigError, match="dtype must be one of float32, float16, int8, int4"):
         NuggetIndex.create(tmp_path / "new", model, dtype="float8")
     with pytest.raises(ConfigError, match="http://host:6333/collection"):
         NuggetIndex.create("http://localhost:6333", model)

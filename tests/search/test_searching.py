@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,8 @@ from tests.search.conftest import IDS
 from tests.tiny import CORPUS
 from textnuggets import NuggetIndex, maxsim
 from textnuggets.errors import ConfigError, IndexFileError, InputError
-from textnuggets.search.payload import pack_layout, unpack_layout
+from textnuggets.model.nuggets import Nuggets
+from textnuggets.search.layout_bytes import PLACES, pack_layout, unpack_layout, unpack_windows
 
 # Texts of these tests have characters that the tiny tokenizer does not know.
 pytestmark = pytest.mark.filterwarnings("ignore::textnuggets.errors.TextnuggetsWarning")
@@ -124,11 +127,51 @@ def test_a_model_without_a_decoder_regenerates_no_text(model, tmp_path):
 def test_a_layout_comes_back_as_it_was(copier):
     nuggets = copier.encode(" ".join(CORPUS))
     norms = np.linalg.norm(nuggets.vectors, axis=1)
-    again = unpack_layout(pack_layout(nuggets, norms), nuggets.vectors / norms[:, None])
+    payload, units = {PLACES: pack_layout(nuggets, norms, True)}, nuggets.vectors / norms[:, None]
+    again = unpack_layout(payload, units)
+    for name in ("positions", "spans", "windows"):
+        assert (getattr(again, name) == getattr(nuggets, name)).all()
+    assert again.scores == pytest.approx(nuggets.scores, rel=1e-3)
+    assert again.vectors == pytest.approx(nuggets.vectors, rel=1e-3)
+    assert copier.reconstruct(again, num_beams=1) == copier.reconstruct(nuggets, num_beams=1)
+    for broken in (None, "", "x", payload[PLACES][:-8], payload[PLACES] + "AAAA"):
+        with pytest.raises(IndexFileError, match="damaged"):
+            unpack_layout({PLACES: broken}, units)
+
+
+def test_a_layout_takes_a_few_bytes_for_each_nugget(model):
+    nuggets = model.encode(" ".join(CORPUS * 20), ratio=0.2)
+    norms = np.linalg.norm(nuggets.vectors, axis=1)
+    for decodable, most in ((False, 4.5), (True, 10)):
+        assert len(pack_layout(nuggets, norms, decodable)) < most * len(nuggets) + 100
+
+
+def test_a_layout_of_large_numbers_and_steps_back_comes_back_as_it_was():
+    nuggets = Nuggets(
+        vectors=np.eye(3, dtype=np.float32),
+        scores=np.array([1e9, 0, -1e-9], np.float32),
+        positions=np.array([5, 400, 80_000]),
+        spans=np.array([[3, 3], [2, 900], [900, 70_000]]),
+        tokens=("",) * 3,
+        windows=np.array([[2, 500, 0, 900], [1, 79_999, 900, 70_000]]),
+    )
+    again = unpack_layout({PLACES: pack_layout(nuggets, np.ones(3), True)}, nuggets.vectors)
     for name in ("scores", "positions", "spans", "windows"):
         assert (getattr(again, name) == getattr(nuggets, name)).all()
-    assert np.abs(again.vectors - nuggets.vectors).max() < 1e-5
-    assert copier.reconstruct(again, num_beams=1) == copier.reconstruct(nuggets, num_beams=1)
-    for broken in ("", "x", pack_layout(nuggets, norms)[:-8]):
-        with pytest.raises(IndexFileError, match="damaged"):
-            unpack_layout(broken, nuggets.vectors)
+
+
+def test_a_layout_of_an_early_version_is_still_read(copier):
+    nuggets = copier.encode(" ".join(CORPUS))
+    norms = np.linalg.norm(nuggets.vectors, axis=1).astype("<f4")
+    integers = np.concatenate(
+        [[len(nuggets.windows)], nuggets.windows.ravel(), nuggets.positions, nuggets.spans.ravel()]
+    )
+    data = integers.astype("<i4").tobytes() + nuggets.scores.astype("<f4").tobytes() + norms.tobytes()
+    payload = {"layout": b64encode(data).decode()}
+    again = unpack_layout(payload, nuggets.vectors / norms[:, None])
+    for name in ("scores", "positions", "spans", "windows"):
+        assert (getattr(again, name) == getattr(nuggets, name)).all()
+    assert again.vectors == pytest.approx(nuggets.vectors, abs=1e-5)
+    assert (unpack_windows(payload) == nuggets.windows).all()
+    with pytest.raises(IndexFileError, match="damaged"):
+        unpack_layout({"layout": payload["layout"][:-8]}, nuggets.vectors)

@@ -54,13 +54,15 @@ def test_sizes_follow_every_change(model, tmp_path, store_text):
         assert told(index) == sizes_of(model, texts)
 
 
-@pytest.mark.parametrize(("dtype", "size"), [("float32", 4), ("float16", 2), ("int8", 1)])
+@pytest.mark.parametrize(
+    ("dtype", "size"), [("float32", 32 * 4), ("float16", 32 * 2), ("int8", 32 + 4), ("int4", 32 / 2 + 4)]
+)
 def test_bytes_per_token_are_those_of_vectors_and_of_the_folder(model, tmp_path, dtype, size):
     with NuggetIndex.create(tmp_path / "index", model, ratio=0.2, dtype=dtype) as index:
         index.add(IDS, CORPUS)
         info = index.info()
     expected = sizes_of(model, CORPUS)
-    assert info["vector_bytes"] == expected.vectors * model.dim * size
+    assert info["vector_bytes"] == expected.vectors * size
     assert info["vector_bytes_per_token"] == pytest.approx(info["vector_bytes"] / expected.tokens, abs=0.01)
     assert info["bytes_per_token"] == pytest.approx(info["bytes"] / expected.tokens, abs=0.01)
 
@@ -124,7 +126,7 @@ def test_a_damaged_document_can_be_deleted_and_makes_sizes_unknown(model, tmp_pa
         index.add(IDS, CORPUS)
         engine = index._backend.engine
         (stored,) = (item for item in engine.documents() if item.id == "doc-2")
-        engine.put([stored._replace(payload={**stored.payload, "layout": "AAAA"})])
+        engine.put([stored._replace(payload={**stored.payload, "places": "AAAA"})])
         assert index.delete(["doc-2"]) == []
         assert index.info()["tokens"] is None
         index.compact()

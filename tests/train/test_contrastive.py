@@ -15,8 +15,8 @@ from tests.train.setting import losses, make_setting, read_metrics
 from textnuggets.data.packed import load_corpus, tokenizers_of
 from textnuggets.errors import ConfigError
 from textnuggets.evaluate.pooling_baselines import chunk_means
+from textnuggets.model.budget import nugget_count
 from textnuggets.model.maxsim import unit
-from textnuggets.model.selection import nugget_count
 from textnuggets.model.token_encoder import load_token_encoder
 from textnuggets.train.build import build_model
 from textnuggets.train.maxsim import Side, answers, similarity

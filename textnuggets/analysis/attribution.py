@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from textnuggets.model.budget import nugget_count
 from textnuggets.model.modeling import NuggetModel
-from textnuggets.model.selection import nugget_count
 
 ROWS = 32  # nuggets per decoder pass, each with a copy of the document
 STATES = 256  # decoder states projected to logits together

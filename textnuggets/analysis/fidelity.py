@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from textnuggets.analysis.bleu import Bleu
-from textnuggets.config import check_ratio
+from textnuggets.checks import check_ratio
 from textnuggets.errors import ConfigError
 from textnuggets.io.parquet import read_table
 from textnuggets.io.progress import Progress
 from textnuggets.model.coverage import Coverage, collecting, one_warning
-from textnuggets.model.modeling import NuggetModel
+from textnuggets.model.interface import TextInterface
 from textnuggets.model.nuggets import Nuggets
 
 LADDER = (0.05, 0.1, 0.15, 0.2, 0.25, 0.35, 0.5, 0.75, 1.0)
@@ -28,7 +28,7 @@ class Faithful(NamedTuple):
 
 
 def encode_to_fidelity(
-    model: NuggetModel,
+    model: TextInterface,
     texts: Sequence[str],
     fidelity: float,
     batch_size: int = 32,
@@ -67,7 +67,7 @@ def encode_to_fidelity(
 
 
 def encode_and_measure(
-    model: NuggetModel, texts: Sequence[str], ratio: float, batch_size: int = 32, dtype: str = "float32"
+    model: TextInterface, texts: Sequence[str], ratio: float, batch_size: int = 32, dtype: str = "float32"
 ) -> list[Faithful]:
     """Encode texts at one ratio, decode them greedily and measure the fidelity."""
     bleu = Bleu("a fidelity", effective_order=True)
@@ -79,16 +79,14 @@ def encode_and_measure(
     ]
 
 
-def check_fidelity(model: NuggetModel, fidelity: float) -> float:
+def check_fidelity(model: TextInterface, fidelity: float) -> float:
     """Return the fidelity; raise ConfigError if it is out of range or the model cannot measure it."""
     try:
         check_ratio(fidelity)
     except ConfigError as error:
         raise ConfigError(f"fidelity must be a BLEU in (0, 1], got {fidelity!r}.") from error
     if not model.can_decode:
-        raise ConfigError(
-            f"fidelity needs a decoder, but a {model.adapter.config.model_type} backbone has no decoder."
-        )
+        raise ConfigError(f"fidelity needs a decoder, but a {model.architecture} backbone has no decoder.")
     if not model.selector.counts:
         raise ConfigError(
             f"fidelity needs a ratio to raise, but the selector {model.selector.name!r} takes no ratio."

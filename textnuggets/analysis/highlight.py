@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-import torch
+import numpy as np
 
+from textnuggets.model.budget import Budget
 from textnuggets.model.cancelling import check_cancelled
-from textnuggets.model.encoding import Budget
-from textnuggets.model.modeling import NuggetModel
-from textnuggets.model.padding import pad
+from textnuggets.model.encoder import TextEncoder
+from textnuggets.model.padding import pad_rows
 from textnuggets.model.windows import Window, cut_into_windows
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Piece:
     """Whether it is a token such as </s> that covers no characters."""
 
 
-def highlight(model: NuggetModel, text: str, ratio: float | None = None) -> list[Piece]:
+def highlight(model: TextEncoder, text: str, ratio: float | None = None) -> list[Piece]:
     """Split a text into pieces; joining those that are not special restores the text."""
     budget = Budget.of(ratio, None, model.config.ratio)
     tokens: list[tuple[tuple[int, int], str, float, bool]] = []
@@ -58,20 +58,14 @@ def highlight(model: NuggetModel, text: str, ratio: float | None = None) -> list
     return pieces
 
 
-def _score(model: NuggetModel, window: Window, k: int) -> list[tuple[tuple[int, int], str, float, bool]]:
+def _score(model: TextEncoder, window: Window, k: int) -> list[tuple[tuple[int, int], str, float, bool]]:
     """Return `(span, surface, score, is_nugget)` of every token of a window."""
     check_cancelled()
-    input_ids, mask = pad([window.ids], model.pad_id)
-    ends, _ = pad([window.sentence_ends()], False)
-    with model.evaluating(), torch.inference_mode():
-        made = model.generate_nuggets(
-            input_ids.to(model.device),
-            mask.to(model.device),
-            torch.tensor([k], device=model.device),
-            ends.to(model.device),
-        )
-    marks = made.selection.marks(mask.shape[1])[0].tolist()
-    scores = made.token_scores[0].tolist()
+    input_ids, mask = pad_rows([window.ids], model.pad_id)
+    with model.evaluating():
+        computed = model.compute(input_ids, mask, [k], np.array([window.sentence_ends()]))
+    marks = np.isin(np.arange(mask.shape[1]), computed.positions[0, : computed.kept[0]]).tolist()
+    scores = computed.token_scores[0].tolist()
     return [
         (window.span(i), window.surface(i), score, mark)
         for i, (score, mark) in enumerate(zip(scores, marks, strict=True))

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from textnuggets.analysis.fidelity import check_fidelity, encode_to_fidelity, find_shortfall
-from textnuggets.config import check_ratio
+from textnuggets.checks import check_ratio
 from textnuggets.errors import ConfigError, InputError, TextnuggetsWarning
 from textnuggets.io.disk import follow_link, make_folder
 from textnuggets.io.documents import Document
@@ -28,10 +28,11 @@ from textnuggets.io.hashing import short_digest
 from textnuggets.io.locks import writing
 from textnuggets.io.parquet import open_parquet, read_batches, read_table, write_parquet
 from textnuggets.io.progress import Progress
+from textnuggets.model.budget import Budget
 from textnuggets.model.coverage import Coverage, collecting
-from textnuggets.model.encoding import Budget, encode_stream
+from textnuggets.model.encoding import encode_stream
 from textnuggets.model.fingerprint import fingerprint
-from textnuggets.model.modeling import NuggetModel
+from textnuggets.model.interface import TextInterface
 from textnuggets.model.nuggets import Nuggets
 from textnuggets.model.parquet import METADATA_KEY, nugget_schema, read_metadata, to_table
 
@@ -40,7 +41,7 @@ DIGEST_KEY = b"textnuggets.digest"
 
 
 def encode_to_parquet(
-    model: NuggetModel,
+    model: TextInterface,
     documents: Iterable[Document],
     out: Path,
     *,
@@ -88,7 +89,7 @@ def encode_to_parquet(
     counted = Coverage() if coverage is None else coverage
     schema = nugget_schema(model.dim, dtype, about, with_text, fidelity is not None)
     # The last digits of a vector also depend on these settings, which the file does not store.
-    computed = {"batch_size": batch_size, "precision": str(model.dtype), "device": model.device.type}
+    computed = {"batch_size": batch_size, **model.arithmetic}
 
     def encode(
         texts: list[str], progress: Progress

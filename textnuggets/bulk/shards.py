@@ -25,8 +25,8 @@ from textnuggets.io.files import check_not_read
 from textnuggets.io.progress import Progress
 from textnuggets.model.coverage import Coverage
 from textnuggets.model.fingerprint import lasting_name
+from textnuggets.model.interface import TextInterface
 from textnuggets.model.load import load_nugget_model
-from textnuggets.model.modeling import NuggetModel
 
 KINDS = (".txt", ".jsonl", ".parquet", ".txt.gz", ".jsonl.gz")
 Engine = Literal["local", "ray"]
@@ -138,7 +138,7 @@ class ShardEncoder:
     """Encoder of shards with a loaded model; Ray keeps one per worker."""
 
     def __init__(
-        self, settings: dict[str, Any], loaded: Callable[..., NuggetModel] = load_nugget_model
+        self, settings: dict[str, Any], loaded: Callable[..., TextInterface] = load_nugget_model
     ) -> None:
         self.settings = Settings(**settings)
         self.model = loaded(self.settings.model)

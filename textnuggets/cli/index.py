@@ -74,7 +74,7 @@ def build(
     ] = None,
     dtype: Annotated[
         str | None,
-        typer.Option(help="Data type of the stored vectors: float32, float16 (the default) or int8."),
+        typer.Option(help="Data type of the stored vectors: float32, float16 (the default), int8 or int4."),
     ] = None,
     store_text: Annotated[
         bool, typer.Option("--store-text/--no-store-text", help="Whether to store texts with the vectors.")

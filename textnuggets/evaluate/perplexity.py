@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from textnuggets.config import check_count, check_ratio
+from textnuggets.checks import check_count, check_ratio
 from textnuggets.errors import ConfigError, InputError
 from textnuggets.evaluate.repeats import KINDS, is_name, last_occurrence
 from textnuggets.evaluate.stats import bootstrap

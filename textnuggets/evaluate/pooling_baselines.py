@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -15,11 +16,13 @@ from numpy.typing import NDArray
 
 from textnuggets.errors import MissingExtraError
 from textnuggets.model.maxsim import unit
-from textnuggets.search.manifest import DTYPES
+from textnuggets.search.manifest import bytes_per_vector
 
 Array = NDArray[np.float32]
 Reduce = Callable[[Array, int], Array]
 WORD = re.compile(r"\S+")
+_HALF = (0.1284, 0.3881, 0.6568, 0.9424, 1.2562, 1.6181, 2.0690, 2.7326)
+LEVELS = np.array([*(-level for level in reversed(_HALF)), *_HALF], dtype=np.float32)
 
 
 def all_tokens(vectors: Array, k: int) -> Array:  # noqa: ARG001
@@ -98,6 +101,27 @@ def eight_bits(vectors: Array) -> Array:
     return np.asarray(np.rint(vectors / step) * step, dtype=np.float32)
 
 
+def four_bits(vectors: Array) -> Array:
+    """Return vectors of the same lengths whose numbers, after a rotation, have 16 levels.
+
+    A random rotation makes the numbers of a vector nearly normal, and these are the best levels for a normal
+    distribution (Max, 1960). Indexes store `int4` by the same method, with another rotation.
+    """
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    rotation = _rotation(vectors.shape[1])
+    rotated = vectors @ rotation / np.where(lengths > 0, lengths, 1) * np.sqrt(vectors.shape[1])
+    nearest = LEVELS[np.searchsorted((LEVELS[1:] + LEVELS[:-1]) / 2, rotated)]
+    nearest *= lengths / np.linalg.norm(nearest, axis=1, keepdims=True)
+    return np.asarray(nearest @ rotation.T, dtype=np.float32)
+
+
+@lru_cache(maxsize=4)
+def _rotation(dimensions: int) -> Array:
+    """Return a random rotation, always the same."""
+    normal = np.random.default_rng(0).normal(size=(dimensions, dimensions))
+    return np.asarray(np.linalg.qr(normal)[0], dtype=np.float32)
+
+
 def signs(vectors: Array) -> Array:
     """Return the sign of every number, as vectors of length 1; zero counts as positive.
 
@@ -111,13 +135,14 @@ PRECISIONS: dict[str, Callable[[Array], Array]] = {
     "float32": lambda vectors: vectors,
     "float16": half,
     "int8": eight_bits,
+    "int4": four_bits,
     "bit": signs,
 }
 
 
-def bytes_per_vector(dimensions: int, dtype: str) -> int:
-    """Return the bytes of a stored vector; bits are packed, eight to a byte."""
-    return -(-dimensions // 8) if dtype == "bit" else dimensions * DTYPES[dtype]
+def bytes_of_vector(dimensions: int, dtype: str) -> int:
+    """Return the bytes of a stored vector, as in an index; bits are packed, eight to a byte."""
+    return -(-dimensions // 8) if dtype == "bit" else bytes_per_vector(dimensions, dtype)
 
 
 # ---------------------------------------------------------------- passages

@@ -15,8 +15,8 @@ from textnuggets.errors import ConfigError
 from textnuggets.evaluate.provenance import provenance
 from textnuggets.evaluate.sample import Sample
 from textnuggets.io.progress import Progress
+from textnuggets.model.budget import nugget_count
 from textnuggets.model.modeling import NuggetModel
-from textnuggets.model.selection import nugget_count
 
 BATCH = 32
 EXAMPLES = 3  # documents stored with the scores of their tokens, for the report

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from textnuggets.analysis.bleu import Bleu
 from textnuggets.analysis.teacher_forcing import TeacherForced
-from textnuggets.config import ResidualMode
+from textnuggets.checks import ResidualMode
 from textnuggets.data.batching import Collator
 from textnuggets.data.packed import PackedCorpus
 from textnuggets.errors import BackboneError

@@ -26,25 +26,26 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from textnuggets.config import check_ratio
+from textnuggets.checks import check_ratio
 from textnuggets.errors import InputError
 from textnuggets.evaluate.pooling_baselines import (
     PRECISIONS,
     REDUCTIONS,
-    bytes_per_vector,
+    bytes_of_vector,
     count_words,
     mean,
     split_words,
     words_per_passage,
 )
 from textnuggets.io.progress import Progress
-from textnuggets.model.encoding import Budget, as_dtype, encode_stream
+from textnuggets.model.budget import Budget, nugget_count
+from textnuggets.model.encoding import as_dtype, encode_stream
 from textnuggets.model.fingerprint import SETTINGS, fingerprint
 from textnuggets.model.load import load_nugget_model
 from textnuggets.model.maxsim import Similarity, unit
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.nuggets import Nuggets
-from textnuggets.model.selection import get_selector, nugget_count
+from textnuggets.model.selection import get_selector
 from textnuggets.model.token_encoder import load_token_encoder
 from textnuggets.search.bm25 import BM25
 from textnuggets.search.manifest import DEFAULT_DTYPE
@@ -120,7 +121,7 @@ class Vectors(System):
     @property
     def bytes_per_vector(self) -> int:
         """Bytes of a stored vector."""
-        return bytes_per_vector(self.model.dim, self.dtype)
+        return bytes_of_vector(self.model.dim, self.dtype)
 
     def read(self, queries: Sequence[str], documents: Sequence[str]) -> Scores:
         """Encode queries and documents."""

@@ -16,12 +16,13 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
-from textnuggets.config import GatherMode, check_ratio
+from textnuggets.checks import GatherMode, check_ratio
 from textnuggets.errors import CheckpointError, ConfigError
 from textnuggets.integrations.nugget_module import Module, MultiVectorEncoder, carry_scores
+from textnuggets.model.budget import nugget_count
 from textnuggets.model.pooling import Gather
 from textnuggets.model.scoring import Scorer
-from textnuggets.model.selection import Candidates, get_selector, nugget_count
+from textnuggets.model.selection import Candidates, get_selector
 
 SELECTORS = ("even", "spread", "learned")  # those that need nothing but the vectors and their scores
 WEIGHTS = "model.safetensors"

@@ -16,11 +16,11 @@ from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
 from textnuggets.errors import MissingExtraError
+from textnuggets.model.budget import nugget_count
 from textnuggets.model.encoding import checked_texts
 from textnuggets.model.load import load_nugget_model
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.padding import pad
-from textnuggets.model.selection import nugget_count
 from textnuggets.model.windows import cut_into_windows
 from textnuggets.train.maxsim import Side, answers, equal_weights, score_bias, zero_softmax
 

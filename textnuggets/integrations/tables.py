@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from textnuggets.errors import InputError
 from textnuggets.io.parquet import to_rows
-from textnuggets.model.modeling import NuggetModel
+from textnuggets.model.interface import TextInterface
 from textnuggets.model.nuggets import Nuggets
 from textnuggets.model.parquet import NUMBERS, SHAPES, nugget_schema, nuggets_of_row, to_table
 
@@ -65,7 +65,7 @@ def to_nuggets(table: Any) -> list[Nuggets]:
 
 
 def encode_column(
-    model: NuggetModel, column: str = "text", query: bool = False, **options: Any
+    model: TextInterface, column: str = "text", query: bool = False, **options: Any
 ) -> Callable[[Mapping[str, Sequence[str]]], dict[str, list[Any]]]:
     """Return a function for `dataset.map(..., batched=True)` that adds the nuggets of a column of texts.
 
@@ -73,7 +73,7 @@ def encode_column(
         model: Model that encodes them.
         column: Name of the column.
         query: Whether the texts are queries, which have a ratio of their own.
-        options: Arguments of `NuggetModel.encode`.
+        options: Arguments of `TextInterface.encode`.
     """
     encode = model.encode_query if query else model.encode_document
 
@@ -90,7 +90,7 @@ def encode_column(
 
 
 def encode_frame(
-    frame: Any, model: NuggetModel, column: str = "text", query: bool = False, **options: Any
+    frame: Any, model: TextInterface, column: str = "text", query: bool = False, **options: Any
 ) -> Any:
     """Return a frame of pandas or polars with the nuggets of a column of texts as further columns.
 
@@ -99,7 +99,7 @@ def encode_frame(
         model: Model that encodes the texts.
         column: Name of the column.
         query: Whether the texts are queries, which have a ratio of their own.
-        options: Arguments of `NuggetModel.encode`.
+        options: Arguments of `TextInterface.encode`.
     """
     library = type(frame).__module__.split(".")[0]
     if library not in ("pandas", "polars"):

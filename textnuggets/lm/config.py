@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal, get_args
 
-from textnuggets.config import NuggetConfig, ShippedConfig, check_count
+from textnuggets.checks import check_count
+from textnuggets.config import NuggetConfig, ShippedConfig
 from textnuggets.errors import ConfigError
 
 Memory = Literal["nuggets", "tokens", "compressive"]

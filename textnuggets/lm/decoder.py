@@ -17,16 +17,16 @@ from torch import Tensor, nn
 from transformers import DynamicCache, PreTrainedModel
 from transformers import initialization as init
 
-from textnuggets.config import check_ratio
+from textnuggets.checks import check_ratio
 from textnuggets.errors import BackboneError, ConfigError
 from textnuggets.lm.config import NuggetLMConfig
 from textnuggets.lm.memory import History, SegmentMemory
+from textnuggets.model.budget import nugget_count
 from textnuggets.model.loss import SampledClasses, decoding_loss
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.outputs import NuggetOutput
 from textnuggets.model.padding import pad
 from textnuggets.model.residual import residual_bias
-from textnuggets.model.selection import nugget_count
 from textnuggets.model.tokenization import special_frame
 
 AGES = 64  # number of age embeddings; older segments use the last one

@@ -69,7 +69,8 @@ def read_difference(
         )
     try:
         base = load_nugget_model(
-            _locate_base(name, config.base), **{key: value for key, value in options.items() if key not in hub}
+            _locate_base(name, config.base),
+            **{key: value for key, value in options.items() if key not in hub},
         )
     except CheckpointError as error:
         raise CheckpointError(f"{name!r} needs the model {config.base!r}: {error}") from error

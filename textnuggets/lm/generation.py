@@ -21,7 +21,7 @@ from transformers import (
 )
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
-from textnuggets.config import check_count
+from textnuggets.checks import check_count
 from textnuggets.errors import ConfigError
 from textnuggets.lm.decoder import SegmentDecoder
 from textnuggets.lm.memory import History

@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from textnuggets.config import check_count
+from textnuggets.checks import check_count
 from textnuggets.errors import InputError
 from textnuggets.io.disk import make_folder
 from textnuggets.io.files import replacing

@@ -37,8 +37,8 @@ from transformers import (
 from transformers.modeling_outputs import BaseModelOutput
 
 from textnuggets.errors import BackboneError, ConfigError
-from textnuggets.model.cancelling import CheckCancelled
 from textnuggets.model.families import Family, find_family
+from textnuggets.model.stopping import CheckCancelled
 
 BIAS_CARRIERS = ("eager", "sdpa")  # attention implementations that add a float mask to the logits
 # Backbones trained for summarization set these for `generate`; an exact reconstruction needs them off.

@@ -5,10 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
-
-import torch
-from transformers import StoppingCriteria
 
 
 class Cancelled(Exception):  # noqa: N818  a request of the caller rather than an error
@@ -37,12 +33,3 @@ def check_cancelled() -> None:
     stopped = _STOPPED.get()
     if stopped is not None and stopped():
         raise Cancelled
-
-
-class CheckCancelled(StoppingCriteria):
-    """Criterion of transformers' `generate` that stops nothing, and raises Cancelled if it should end."""
-
-    def __call__(self, input_ids: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
-        """Return False for every row."""
-        check_cancelled()
-        return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)

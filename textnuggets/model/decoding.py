@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
-from textnuggets.config import ResidualMode
-from textnuggets.errors import BackboneError, InputError
+from textnuggets.checks import ResidualMode
 from textnuggets.io.progress import Progress
 from textnuggets.model.cancelling import check_cancelled
 from textnuggets.model.nuggets import Nuggets
 from textnuggets.model.reconstruction import Reconstruction, join_words, word_scores
 from textnuggets.model.residual import residual_bias
-from textnuggets.shipped import shipped_name
 
 if TYPE_CHECKING:
     from textnuggets.model.modeling import NuggetModel
@@ -45,7 +43,6 @@ def reconstruct_all(
 
     With `with_words`, each text has words with probabilities, which take another pass of the decoder.
     """
-    check_decodable(model, nuggets)
     windows = [window for item in nuggets for window in _windows(item)]
     # An empty window decodes to an empty text; the decoder would invent one.
     nonempty = [i for i, window in enumerate(windows) if (np.diff(window.window_spans) > 0).any()]
@@ -59,24 +56,6 @@ def reconstruct_all(
         progress.add(len(rows))
     remaining = iter(decoded)
     return [_join(item, [next(remaining) for _ in item.windows], with_words) for item in nuggets]
-
-
-def check_decodable(model: NuggetModel, nuggets: Sequence[Nuggets]) -> None:
-    """Raise an error if the model has no decoder, or the nuggets are of another dimension."""
-    if not model.can_decode:
-        name = model.config.name_or_path
-        named = f"the model {shipped_name(name) or name!s} is" if name else "this is"
-        raise BackboneError(
-            f"{named} a {model.adapter.config.model_type} backbone, which has no decoder: its nuggets can be searched, but "
-            f"not turned back into text. Encode with textnuggets.load('reconstruct'), or build a model on bart, "
-            f"mbart, marian, pegasus or t5."
-        )
-    for index, item in enumerate(nuggets):
-        if item.vectors.shape[-1] != model.dim:
-            raise InputError(
-                f"nuggets {index} have {item.vectors.shape[-1]} dimensions, this model "
-                f"{model.dim}: decode them with the model that encoded them."
-            )
 
 
 def _windows(nuggets: Nuggets) -> list[Nuggets]:

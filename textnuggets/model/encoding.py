@@ -2,66 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from textnuggets.config import check_count, check_ratio
 from textnuggets.errors import CheckpointError, ConfigError, InputError
 from textnuggets.io.batching import batches
 from textnuggets.io.documents import is_unicode
 from textnuggets.io.progress import Progress
+from textnuggets.model.budget import Budget
 from textnuggets.model.cancelling import check_cancelled
 from textnuggets.model.coverage import Coverage
+from textnuggets.model.encoder import TextEncoder
 from textnuggets.model.layout import Layout
 from textnuggets.model.nuggets import Nuggets
-from textnuggets.model.padding import pad
-from textnuggets.model.selection import nugget_count
+from textnuggets.model.padding import pad_rows
 from textnuggets.model.windows import Window, cut_into_windows
-
-if TYPE_CHECKING:
-    from textnuggets.model.modeling import NuggetModel
 
 # Texts are sorted by length within this many batches or characters, whichever is less, to bound memory.
 SORTED_BATCHES = 32
 SORTED_CHARACTERS = 4_000_000
-
-
-@dataclass(frozen=True)
-class Budget:
-    """Number of nuggets of a text: a ratio of its tokens, or a fixed maximum."""
-
-    ratio: float
-    max_vectors: int | None = None
-
-    @classmethod
-    def of(cls, ratio: float | None, max_vectors: int | None, default: float) -> Budget:
-        """Return the validated budget of a call; without a ratio or maximum, the default ratio."""
-        if max_vectors is None:
-            return cls(default if ratio is None else check_ratio(ratio))
-        if ratio is not None:
-            raise ConfigError(f"give ratio or max_vectors, not both (got {ratio} and {max_vectors}).")
-        return cls(1.0, check_count("max_vectors", max_vectors, at_least=1))
-
-    def share(self, lengths: Sequence[int]) -> list[int]:
-        """Return the k of each window of a text, given their numbers of tokens."""
-        if self.max_vectors is None:
-            return [nugget_count(n, self.ratio) for n in lengths]
-        if self.max_vectors < len(lengths):
-            raise InputError(
-                f"a text of {sum(lengths):,} tokens has {len(lengths)} windows and needs at least one vector for "
-                f"each, but max_vectors is {self.max_vectors}: raise it, or give a ratio."
-            )
-        # One each; the rest is distributed in proportion to the remaining tokens, rounded to keep the sum exact.
-        rest = [n - 1 for n in lengths]
-        spare, total = min(self.max_vectors, sum(lengths)) - len(lengths), max(1, sum(rest))
-        edges = [spare * done // total for done in np.cumsum([0, *rest]).tolist()]
-        return [1 + after - before for before, after in pairwise(edges)]
 
 
 def as_dtype(name: str) -> np.dtype[np.floating]:
@@ -76,7 +38,7 @@ def as_dtype(name: str) -> np.dtype[np.floating]:
 
 
 def encode_stream(
-    model: NuggetModel,
+    model: TextEncoder,
     texts: Iterable[str],
     budget: Budget,
     batch_size: int,
@@ -125,7 +87,7 @@ def checked_texts(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _encode_batch(
-    model: NuggetModel,
+    model: TextEncoder,
     batch: list[tuple[Window, int]],
     dtype: np.dtype[np.floating],
     coverage: Coverage | None,
@@ -133,27 +95,20 @@ def _encode_batch(
     """Encode a batch of windows, each with its k, in one forward pass."""
     check_cancelled()
     windows, counts = [window for window, _ in batch], [k for _, k in batch]
-    input_ids, mask = pad([w.ids for w in windows], model.pad_id)
+    input_ids, mask = pad_rows([w.ids for w in windows], model.pad_id)
     if coverage is not None:
-        ids, real, decodes = input_ids.numpy(), mask.numpy(), model.can_decode
-        coverage.add_batch(model.tokenizer, windows, ids, real, decodes)
+        coverage.add_batch(model.tokenizer, windows, input_ids, mask, model.can_decode)
     sentence_ends = None
     if model.selector.needs_sentence_ends:
-        sentence_ends, _ = pad([w.sentence_ends() for w in windows], False)
-    with torch.inference_mode():
-        output = model.generate_nuggets(
-            input_ids.to(model.device),
-            mask.to(model.device),
-            count=torch.tensor(counts, device=model.device),
-            sentence_ends=None if sentence_ends is None else sentence_ends.to(model.device),
-        )
-    vectors = _finite(output.nuggets.float().cpu().numpy(), dtype)
-    scores = _finite(output.scores.float().cpu().numpy(), np.dtype(np.float32))
-    positions = output.selection.positions.cpu().numpy()
-    kept = output.selection.kept.sum(-1).tolist()
+        sentence_ends = pad_rows([w.sentence_ends() for w in windows], False)[0].astype(bool)
+    computed = model.compute(input_ids, mask, counts, sentence_ends)
+    vectors = _finite(computed.vectors, dtype)
+    token_scores = _finite(computed.token_scores, np.dtype(np.float32))
+    positions = computed.positions
+    scores = np.take_along_axis(token_scores, positions, 1)
     return [
         _assemble(window, vectors[i, :k], scores[i, :k], positions[i, :k], model.selector.pools)
-        for i, (window, k) in enumerate(zip(windows, kept, strict=True))
+        for i, (window, k) in enumerate(zip(windows, computed.kept, strict=True))
     ]
 
 

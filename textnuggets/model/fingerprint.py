@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from transformers import PreTrainedModel
 
 from textnuggets.io.digest_cache import remember_digest
 from textnuggets.io.hashing import digest_bytes, digest_json, short_digest
+from textnuggets.model.encoder import TextEncoder
 from textnuggets.shipped import DEFAULT, shipped_name
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedModel
 
 # Settings that affect the vectors.
 SETTINGS = ("scorer_layer", "selector", "gather", "feedback", "window")
@@ -25,28 +27,32 @@ CACHED_BYTES = 16_000_000  # smaller models are hashed in less time than it take
 BLOCK = 1024  # words that are summed up
 
 
-def fingerprint(model: PreTrainedModel) -> str:
+def fingerprint(model: PreTrainedModel | TextEncoder) -> str:
     """Return a hash of all weights, the tokenizer and the settings that affect the vectors.
 
     It does not depend on the model's folder, and weights in half precision have that of their float32 values.
     The hash of a large model is cached. The cache is used only if the files that the model was loaded from have the
     same size and time, and the weights in memory the same checksums.
     """
+    if isinstance(model, TextEncoder) and model.recorded_fingerprint is not None:
+        return model.recorded_fingerprint
+    weights = cast("PreTrainedModel", model)
 
     def compute() -> str:
-        return digest_bytes(*_content(model, _tokenizer_digest(model), _digest))[:DIGITS]
+        return digest_bytes(*_content(weights, _tokenizer_digest(weights), _digest))[:DIGITS]
 
-    folder = Path(model.config.name_or_path or "")
-    size = sum(value.nbytes for value in model.state_dict().values())
-    if size < CACHED_BYTES or not model.config.name_or_path or not folder.is_dir():
+    folder = Path(weights.config.name_or_path or "")
+    size = sum(value.nbytes for value in weights.state_dict().values())
+    if size < CACHED_BYTES or not weights.config.name_or_path or not folder.is_dir():
         return compute()
-    return remember_digest(folder, digest_bytes(*_content(model, _tokenizer_text(model), _checksum)), compute)
+    checksum = digest_bytes(*_content(weights, _tokenizer_text(weights), _checksum))
+    return remember_digest(folder, checksum, compute)
 
 
-def has_fingerprint(model: PreTrainedModel, stored: str) -> bool:
+def has_fingerprint(model: PreTrainedModel | TextEncoder, stored: str) -> bool:
     """Return whether a model has a stored fingerprint, also one of an early version, which sampled the weights."""
     if is_sampled(stored):
-        return _sampled_fingerprint(model) == stored
+        return _sampled_fingerprint(cast("PreTrainedModel", model)) == stored
     return fingerprint(model) == stored
 
 
@@ -68,6 +74,8 @@ def _content(model: PreTrainedModel, tokenizer: str, digest: Callable[[Tensor], 
 
 def _digest(value: Tensor) -> bytes:
     """Return a hash of the values of a tensor, independent of its precision."""
+    import torch
+
     wide = value.float() if value.is_floating_point() else value.to(torch.int64)
     return digest_bytes(_bytes(wide).data).encode()
 
@@ -82,6 +90,8 @@ def _checksum(value: Tensor) -> bytes:
 
 
 def _bytes(value: Tensor) -> NDArray[np.uint8]:
+    import torch
+
     data: NDArray[np.uint8] = value.reshape(-1).view(torch.uint8).numpy()
     return data
 

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast, overloa
 import numpy as np
 from numpy.typing import NDArray
 
-from textnuggets.config import ResidualMode, check_count, check_residual
-from textnuggets.errors import ConfigError, InputError
+from textnuggets.checks import ResidualMode, check_count, check_residual
+from textnuggets.errors import BackboneError, ConfigError, InputError
 from textnuggets.io.progress import Progress
+from textnuggets.model.budget import Budget
 from textnuggets.model.coverage import Coverage, active_coverage
-from textnuggets.model.decoding import reconstruct_all
-from textnuggets.model.encoding import Budget, as_dtype, encode_stream
+from textnuggets.model.encoder import TextEncoder
+from textnuggets.model.encoding import as_dtype, encode_stream
 from textnuggets.model.maxsim import Vectors, maxsim
 from textnuggets.model.nuggets import Nuggets
 from textnuggets.model.reconstruction import Reconstruction
+from textnuggets.shipped import shipped_name
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,11 +35,8 @@ class EncodingOptions(TypedDict, total=False):
     show_progress_bar: bool
 
 
-class TextInterface:
-    """Mixin of NuggetModel with the methods that encode, compare and decode texts."""
-
-    def _as_model(self) -> NuggetModel:
-        return cast("NuggetModel", self)
+class TextInterface(TextEncoder):
+    """Base class with the methods that encode, compare and decode texts."""
 
     @overload
     def encode(  # type: ignore[overload-overlap]
@@ -105,7 +104,7 @@ class TextInterface:
             self.encode_iter(items, ratio, max_vectors, batch_size, dtype, show_progress_bar)
         )
         if convert_to_tensor:
-            encoded = [item.to_tensor().to(self._as_model().device) for item in encoded]
+            encoded = [item.to_tensor().to(self.device) for item in encoded]
         return encoded[0] if single else encoded
 
     @overload
@@ -116,9 +115,7 @@ class TextInterface:
     ) -> list[Nuggets]: ...
     def encode_query(self, texts: Any, ratio: float | None = None, **options: Any) -> Any:
         """Encode queries, with the model's `query_ratio` by default; options as for `encode`."""
-        return self.encode(
-            texts, ratio=self._as_model().config.ratio_of_queries() if ratio is None else ratio, **options
-        )
+        return self.encode(texts, ratio=self.config.ratio_of_queries() if ratio is None else ratio, **options)
 
     @overload
     def encode_document(self, texts: str, ratio: float | None = ..., **options: Any) -> Nuggets: ...
@@ -150,18 +147,17 @@ class TextInterface:
         show_progress_bar: bool = False,
     ) -> Iterator[Nuggets]:
         """Yield the nuggets of each text; like `encode`, but in bounded memory for any number of texts."""
-        model = self._as_model()
         check_count("batch_size", batch_size, at_least=1)
         stored = as_dtype(dtype)
         if isinstance(texts, str):
             texts = [texts]
         if not isinstance(texts, Iterable):
             raise InputError(f"texts must be a string or an iterable of strings, got {type(texts).__name__}.")
-        budget = Budget.of(ratio, max_vectors, model.config.ratio)
+        budget = Budget.of(ratio, max_vectors, self.config.ratio)
         # A pooled text has one vector, which satisfies any maximum.
-        if max_vectors is not None and not (model.selector.counts or model.selector.pools):
+        if max_vectors is not None and not (self.selector.counts or self.selector.pools):
             raise ConfigError(
-                f"max_vectors does not apply to the selector {model.selector.name!r}, which sets the number of "
+                f"max_vectors does not apply to the selector {self.selector.name!r}, which sets the number of "
                 f"vectors itself."
             )
 
@@ -170,7 +166,7 @@ class TextInterface:
             with Progress("encode", total, show_progress_bar) as progress:
                 shared = active_coverage()
                 coverage = Coverage() if shared is None else shared
-                yield from encode_stream(model, texts, budget, batch_size, stored, progress, coverage)
+                yield from encode_stream(self, texts, budget, batch_size, stored, progress, coverage)
             if shared is None:
                 coverage.warn(stacklevel=3)  # where `encode` was called
 
@@ -210,7 +206,7 @@ class TextInterface:
                 word; takes another pass of the decoder.
             options: Arguments of transformers' `generate`.
         """
-        model = self._as_model()
+        model = cast("NuggetModel", self)
         check_count("num_beams", num_beams, at_least=1)
         check_count("batch_size", batch_size, at_least=1)
         mode = check_residual(model.config.residual if residual is None else residual)
@@ -221,6 +217,10 @@ class TextInterface:
                 raise InputError(
                     f"reconstruct takes Nuggets, as returned by encode; item {index} is {type(item).__name__}."
                 )
+        check_decodable(model, items)
+
+        from textnuggets.model.decoding import reconstruct_all  # needs torch, unlike encoding
+
         options = {"num_beams": num_beams, "do_sample": False, **options}
         total = sum(len(item.windows) for item in items)
         with Progress("reconstruct", total, show_progress_bar) as progress, model.evaluating():
@@ -229,3 +229,21 @@ class TextInterface:
             return decoded[0] if single else decoded
         texts = [item.text for item in decoded]
         return texts[0] if single else texts
+
+
+def check_decodable(model: TextEncoder, nuggets: Sequence[Nuggets]) -> None:
+    """Raise an error if the model has no decoder, or the nuggets are of another dimension."""
+    if not model.can_decode:
+        name = model.config.name_or_path
+        named = f"the model {shipped_name(name) or name!s} is" if name else "this is"
+        raise BackboneError(
+            f"{named} a {model.architecture} backbone, which has no decoder: its nuggets can be searched, but "
+            f"not turned back into text. Encode with textnuggets.load('reconstruct'), or build a model on bart, "
+            f"mbart, marian, pegasus or t5."
+        )
+    for index, item in enumerate(nuggets):
+        if item.vectors.shape[-1] != model.dim:
+            raise InputError(
+                f"nuggets {index} have {item.vectors.shape[-1]} dimensions, this model "
+                f"{model.dim}: decode them with the model that encoded them."
+            )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from textnuggets.errors import ConfigError
-from textnuggets.model.checkpoint import best_device
-from textnuggets.model.modeling import NuggetModel
 from textnuggets.shipped import DEFAULT
+
+if TYPE_CHECKING:
+    from textnuggets.model.modeling import NuggetModel
 
 
 def load_nugget_model(
@@ -24,6 +23,11 @@ def load_nugget_model(
         options: Arguments of transformers' `from_pretrained`, such as `dtype` or `attn_implementation`. On a CPU the
             default dtype is float32 whatever the stored dtype, because half precision is many times slower there.
     """
+    import torch  # here, so that commands check their arguments first
+
+    from textnuggets.model.checkpoint import best_device
+    from textnuggets.model.modeling import NuggetModel
+
     name = DEFAULT if name is None else name
     if "device_map" in options:
         if device is not None:

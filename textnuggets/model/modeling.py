@@ -6,35 +6,36 @@ tokens -> lower layers -> scores -> positions -> feedback -> upper layers -> W^V
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel
 from transformers import initialization as init
 
-from textnuggets.config import NuggetConfig, ResidualMode, check_count
+from textnuggets.checks import ResidualMode, check_count
+from textnuggets.config import NuggetConfig
 from textnuggets.errors import BackboneError, ConfigError, InputError
 from textnuggets.model.backbone import BackboneAdapter, build_backbone
-from textnuggets.model.encoding import Budget
+from textnuggets.model.budget import Budget, nugget_count
 from textnuggets.model.families import backbone_window
 from textnuggets.model.feedback import Feedback
-from textnuggets.model.interface import TextInterface
 from textnuggets.model.loss import SampledClasses, decoding_loss
 from textnuggets.model.outputs import GeneratedNuggets, NuggetOutput
 from textnuggets.model.pooling import Gather, mean_pool
 from textnuggets.model.residual import residual_bias
 from textnuggets.model.saving import SavedModel
 from textnuggets.model.scoring import Scorer
-from textnuggets.model.selection import Candidates, Selection, get_selector, nugget_count
+from textnuggets.model.selection import Candidates, Selection, get_selector
 from textnuggets.model.tokenization import has_probabilities, token_content
+from textnuggets.model.torch_encoder import TorchEncoder
 
 
-class NuggetModel(TextInterface, SavedModel):
+class NuggetModel(TorchEncoder, SavedModel):
     """Model that encodes text into nuggets and, if its backbone has a decoder, decodes them."""
 
+    if TYPE_CHECKING:  # transformers reads annotations when the class is made
+        config: NuggetConfig
     base_model_prefix = "nugget"
     main_input_name = "input_ids"
     content: Tensor
@@ -309,19 +310,6 @@ class NuggetModel(TextInterface, SavedModel):
             output.logits = self.adapter.project(states, None if classes is None else classes.ids)
             output.loss = decoding_loss(output.logits, labels, classes, num_items_in_batch)
         return output
-
-    @contextmanager
-    def evaluating(self) -> Iterator[None]:
-        """Switch to evaluation mode within the block."""
-        training = self.training
-        if not training:  # leave the mode alone: other threads may use the model
-            yield
-            return
-        self.eval()
-        try:
-            yield
-        finally:
-            self.train(training)
 
 
 AutoConfig.register(NuggetConfig.model_type, NuggetConfig)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from textnuggets.config import GatherMode
+from textnuggets.checks import GatherMode
 from textnuggets.model.selection import Selection
 
 

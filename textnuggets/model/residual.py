@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from textnuggets.config import ResidualMode
+from textnuggets.checks import ResidualMode
 
 
 def residual_bias(

@@ -6,24 +6,20 @@ A selector is a function from `Candidates` to `Selection`, registered under its 
     def every_other(candidates: Candidates) -> Selection: ...
 
 `NuggetConfig(selector="every_other")` then uses it, in both training and encoding. Arguments of the decorator declare
-what the selector does and needs, such as `@selector(learned=True)` for one that uses scores; see `Selector`.
+what the selector does and needs, such as `@selector(learned=True)` for one that uses scores; see `SelectorTraits`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple, TypeVar, overload
+from dataclasses import dataclass, field
+from typing import NamedTuple, overload
 
 import torch
 from torch import Tensor
 
 from textnuggets.errors import ConfigError
-
-Count = TypeVar("Count", int, Tensor)
-
-_UNIT = 10**12  # ratios are rounded to multiples of 1e-12
-_SLACK = 10**6  # a product less than 1e-6 above an integer is rounded down to it
+from textnuggets.model.encoder import SelectorTraits
 
 
 @dataclass(frozen=True)
@@ -58,21 +54,10 @@ SelectorFunction = Callable[[Candidates], Selection]
 
 
 @dataclass(frozen=True)
-class Selector:
+class Selector(SelectorTraits):
     """A registered selector function and its properties."""
 
-    name: str
-    function: SelectorFunction
-    learned: bool = False
-    """Whether it uses scores; models have a scorer only for these."""
-    counts: bool = True
-    """Whether it honours the requested count, and so a ratio or `max_vectors`."""
-    pools: bool = False
-    """Whether the text becomes one vector, the mean over its tokens."""
-    needs_sentence_ends: bool = False
-    """Whether it uses `Candidates.sentence_ends`, which require the text."""
-    needs_content: bool = False
-    """Whether it uses `Candidates.content`, which requires a Unigram tokenizer."""
+    function: SelectorFunction = field(kw_only=True)
 
     def __call__(self, candidates: Candidates) -> Selection:
         """Select tokens."""
@@ -99,7 +84,7 @@ def selector(
     """Register a function as a selector under its name; `properties` are fields of `Selector`."""
 
     def register(function: SelectorFunction) -> SelectorFunction:
-        SELECTORS[function.__name__] = Selector(function.__name__, function, **properties)
+        SELECTORS[function.__name__] = Selector(function.__name__, function=function, **properties)
         return function  # unchanged, so that models with the selector can be pickled
 
     return register if function is None else register(function)
@@ -110,19 +95,6 @@ def get_selector(name: str) -> Selector:
     if name not in SELECTORS:
         raise ConfigError(f"selector must be one of {', '.join(SELECTORS)}; got {name!r}.")
     return SELECTORS[name]
-
-
-def nugget_count(n: Count, ratio: float) -> Count:
-    """Return k = ceil(n * r), at least 1 (section 3.1, "Choice of k").
-
-    Computed in integers, because in floating point 100 * 0.15 is slightly more than 15 and its ceiling is 16.
-    Works for Python ints and for integer tensors on any device.
-    """
-    steps = round(ratio * _UNIT)
-    k = (n * steps - _SLACK + _UNIT - 1) // _UNIT
-    if isinstance(k, Tensor):
-        return k.clamp(min=1)
-    return max(k, 1)
 
 
 def select_topk(scores: Tensor, mask: Tensor, count: Tensor) -> Selection:

@@ -11,10 +11,11 @@ from textnuggets.io.progress import Progress
 from textnuggets.model.nuggets import Nuggets
 from textnuggets.search.backends.base import Backend, Stored
 from textnuggets.search.labels import labels_of
-from textnuggets.search.manifest import CHECK
-from textnuggets.search.payload import digest_content, unpack_layout, unpack_metadata
+from textnuggets.search.layout_bytes import unpack_layout
+from textnuggets.search.manifest import CHECK, Manifest
+from textnuggets.search.payload import digest_content, unpack_metadata
 
-TOLERANCE = 0.1  # by which a vector's length, or a mean of cosines, may exceed 1; int8 is off by 0.03
+TOLERANCE = 0.1  # by which a vector's length, or a mean of cosines, may exceed 1
 
 
 class Checked(NamedTuple):
@@ -44,7 +45,7 @@ def check_index(backend: Backend, show_progress_bar: bool) -> Checked:
         with Progress("check", backend.engine.count(), show_progress_bar) as progress:
             for document in backend.engine.documents():
                 try:
-                    check_document(document)
+                    check_document(document, backend.manifest)
                 except IndexFileError as error:
                     damage.append(str(error))
                 count += 1
@@ -54,17 +55,21 @@ def check_index(backend: Backend, show_progress_bar: bool) -> Checked:
     return Checked(files, count, damage)
 
 
-def check_document(document: Stored) -> Nuggets:
+def check_document(document: Stored, manifest: Manifest) -> Nuggets:
     """Return the nuggets of a stored document; raise IndexFileError if it is damaged.
 
     Checked are the layout, the length of each vector, and the hash of text and metadata if the text is stored.
+
+    Args:
+        document: Document with its vectors.
+        manifest: Settings of its index.
     """
     payload = document.payload
     try:
         if document.vectors.ndim != 2 or not len(document.vectors):
             raise IndexFileError("it has no vectors.")
         lengths = np.linalg.norm(document.vectors, axis=1)
-        if not (np.isclose(lengths, 1, atol=TOLERANCE) | (lengths == 0)).all():
+        if not (np.isclose(lengths, 1, atol=_tolerance(manifest)) | (lengths == 0)).all():
             raise IndexFileError("its vectors do not have length 1.")
         metadata, text = payload.get("metadata"), payload.get("text")
         labels = sorted(labels_of(unpack_metadata(payload)))
@@ -75,12 +80,17 @@ def check_document(document: Stored) -> Nuggets:
                 raise IndexFileError("its labels do not match its metadata.")
             if text is not None and payload.get("hash") != digest_content(metadata, text):
                 raise IndexFileError("its text and metadata do not match their hash.")
-        return unpack_layout(payload.get("layout"), document.vectors, payload.get("spaces"))
+        return unpack_layout(payload, document.vectors)
     except (IndexFileError, InputError) as error:
         raise IndexFileError(f"document {document.id!r} is damaged: {error}") from error
 
 
-def check_score(document: Stored, score: float) -> None:
+def check_score(document: Stored, score: float, manifest: Manifest) -> None:
     """Raise IndexFileError if the mean of cosines of a document is not a number between -1 and 1."""
-    if not abs(score) <= 1 + TOLERANCE:  # also if it is NaN
+    if not abs(score) <= 1 + _tolerance(manifest):  # also if it is NaN
         raise IndexFileError(f"document {document.id!r} has the impossible score {score}: {CHECK}.")
+
+
+def _tolerance(manifest: Manifest) -> float:
+    """Return how much lengths may differ from 1; rounding to four bits changes them, and more so with few dimensions."""
+    return TOLERANCE + (manifest.dimensions**-0.5 if manifest.dtype == "int4" else 0)

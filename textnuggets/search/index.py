@@ -16,20 +16,20 @@ from pathlib import Path
 from typing import Any, Self
 
 from textnuggets import __version__
-from textnuggets.config import check_count, check_ratio
+from textnuggets.checks import check_count, check_ratio
 from textnuggets.errors import ConfigError, InputError, TextnuggetsWarning
 from textnuggets.io.documents import BadLine, Document, raise_bad_line
 from textnuggets.model.coverage import one_warning
 from textnuggets.model.fingerprint import fingerprint, lasting_name
+from textnuggets.model.interface import TextInterface
 from textnuggets.model.maxsim import NOT_COMPARABLE
-from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.nuggets import Nuggets
 from textnuggets.search.backends import backend_at
 from textnuggets.search.backends.base import Backend
 from textnuggets.search.checking import Checked, check_index
 from textnuggets.search.manifest import (
+    BITS,
     DEFAULT_DTYPE,
-    DTYPES,
     FORMAT,
     Manifest,
     check_model,
@@ -43,7 +43,7 @@ from textnuggets.search.writing import Row, delete_documents, encoded_rows, to_r
 class NuggetIndex:
     """Searchable index of documents; use `create` or `open` to get one."""
 
-    def __init__(self, backend: Backend, model: NuggetModel | None) -> None:
+    def __init__(self, backend: Backend, model: TextInterface | None) -> None:
         self._backend, self._model = backend, model
 
     @property
@@ -57,7 +57,7 @@ class NuggetIndex:
         return self._backend.manifest
 
     @property
-    def model(self) -> NuggetModel:
+    def model(self) -> TextInterface:
         """Model that encodes documents and queries; loaded by its name when first used."""
         if self._model is None:
             self._model = load_model_of(self.manifest, self.place)
@@ -69,7 +69,7 @@ class NuggetIndex:
     def create(
         cls,
         place: str | Path,
-        model: NuggetModel,
+        model: TextInterface,
         ratio: float | None = None,
         query_ratio: float | None = None,
         dtype: str = DEFAULT_DTYPE,
@@ -84,13 +84,13 @@ class NuggetIndex:
             model: Model that encodes documents and queries.
             ratio: Compression ratio of documents; the model's by default.
             query_ratio: Compression ratio of queries; the model's by default.
-            dtype: Data type of the stored vectors: float32, float16 or int8.
+            dtype: Data type of the stored vectors: float32, float16, int8 or int4.
             store_text: Whether to store texts with the vectors.
             model_name: Name by which `open` loads the model; by default the folder it was loaded from.
             api_key: API key of a server.
         """
-        if dtype not in DTYPES:
-            raise ConfigError(f"dtype must be one of {', '.join(DTYPES)}; got {dtype!r}.")
+        if dtype not in BITS:
+            raise ConfigError(f"dtype must be one of {', '.join(BITS)}; got {dtype!r}.")
         if not model.config.comparable:
             warnings.warn(NOT_COMPARABLE, TextnuggetsWarning, stacklevel=2)
         ratio = check_ratio(model.config.ratio if ratio is None else ratio)
@@ -107,6 +107,7 @@ class NuggetIndex:
             dtype=dtype,
             store_text=store_text,
             engine="engine-1",
+            decodable=model.can_decode,
         )
         backend = backend_at(place, api_key)
         backend.create(manifest)
@@ -118,7 +119,7 @@ class NuggetIndex:
         return backend_at(place, api_key).exists()
 
     @classmethod
-    def open(cls, place: str | Path, model: NuggetModel | None = None, api_key: str | None = None) -> Self:
+    def open(cls, place: str | Path, model: TextInterface | None = None, api_key: str | None = None) -> Self:
         """Open an existing index.
 
         Args:
@@ -267,12 +268,12 @@ class NuggetIndex:
         check_min_score(min_score)
         check_query(query)
         nuggets = self.model.encode(query, ratio=self.manifest.query_ratio)
-        return find_hits(self._backend.engine, self.model, nuggets, k, filter or {}, min_score, full)
+        return find_hits(self._backend, self.model, nuggets, k, filter or {}, min_score, full)
 
     def info(self) -> dict[str, Any]:
         """Return the settings, the number of documents and, for a folder, its size on disk and that of its documents.
 
-        `vector_bytes` are those of the numbers of all vectors, `bytes` those of the folder. The sizes of documents are None
+        `vector_bytes` are those of all vectors as they are stored, `bytes` those of the folder. The sizes of documents are None
         if an early version wrote to the index, or a process was killed while it did, until it is compacted.
         `checksums` is true if nothing has been written since the index was compacted, so that `check` compares all files.
         """

@@ -9,11 +9,13 @@ from typing import Any
 
 from textnuggets.errors import IndexFileError
 from textnuggets.model.fingerprint import fingerprint, has_fingerprint, lasting_name
+from textnuggets.model.interface import TextInterface
 from textnuggets.model.load import load_nugget_model
-from textnuggets.model.modeling import NuggetModel
 
-FORMAT = 1
-DTYPES = {"float32": 4, "float16": 2, "int8": 1}  # bytes of a number
+FORMAT = 2  # of new indexes
+READABLE = (1, 2)  # the first has other keys in its documents
+BITS = {"float32": 32, "float16": 16, "int8": 8, "int4": 4}  # of a number, by dtype
+SCALED = ("int8", "int4")  # dtypes that also store the length of each vector, as float32
 DEFAULT_DTYPE = "float16"
 CHECK = "run 'textnuggets index check' on the index"
 
@@ -37,11 +39,13 @@ class Manifest:
     dimensions: int
     """Dimensions of a vector."""
     dtype: str
-    """Data type of the stored vectors: float32, float16 or int8."""
+    """Data type of the stored vectors: float32, float16, int8 or int4."""
     store_text: bool
     """Whether texts are stored with the vectors."""
     engine: str
     """Folder of the engine's files."""
+    decodable: bool = True
+    """Whether everything is stored that decoding needs: scores and norms of nuggets."""
     complete: bool = True
     """Whether the index has been created; otherwise its engine is what an interrupted creation left."""
     obsolete: str | None = None
@@ -59,9 +63,9 @@ class Manifest:
         """
         if not isinstance(data, dict) or "format" not in data:
             raise IndexFileError(f"{place} is not an index of nuggets: its manifest has no format.")
-        if data["format"] != FORMAT:
+        if data["format"] not in READABLE:
             raise IndexFileError(
-                f"{place} is an index of format {data['format']!r}; this version reads format {FORMAT}."
+                f"{place} is an index of format {data['format']!r}; this version reads {READABLE}."
             )
         known = {field.name: field for field in fields(cls)}
         for name, field in known.items():
@@ -106,9 +110,10 @@ _VALID: dict[str, Callable[[Any], bool]] = {
     "ratio": _is_ratio,
     "query_ratio": _is_ratio,
     "dimensions": lambda value: type(value) is int and value > 0,
-    "dtype": lambda value: isinstance(value, str) and value in DTYPES,
+    "dtype": lambda value: isinstance(value, str) and value in BITS,
     "store_text": _is_bool,
     "engine": _is_engine,
+    "decodable": _is_bool,
     "complete": _is_bool,
     "obsolete": lambda value: value is None or _is_engine(value),
     "checksums": lambda value: value is None or _are_checksums(value),
@@ -116,19 +121,24 @@ _VALID: dict[str, Callable[[Any], bool]] = {
 """What each field of a manifest may be. Folders have plain names, so that nothing outside the index is removed."""
 
 
-def load_model_of(manifest: Manifest, place: str) -> NuggetModel:
+def bytes_per_vector(dimensions: int, dtype: str) -> int:
+    """Return the bytes of a stored vector: its numbers and, for some dtypes, its length."""
+    return -(-dimensions * BITS[dtype] // 8) + (4 if dtype in SCALED else 0)
+
+
+def load_model_of(manifest: Manifest, place: str) -> TextInterface:
     """Load the model that an index names; raise IndexFileError if its weights have changed."""
     model = load_nugget_model(manifest.model)
     _check_weights(manifest, model, manifest.model, place)
     return model
 
 
-def check_model(manifest: Manifest, model: NuggetModel, place: str) -> None:
+def check_model(manifest: Manifest, model: TextInterface, place: str) -> None:
     """Raise IndexFileError if an index was built with other weights: vectors of two models cannot be compared."""
     _check_weights(manifest, model, lasting_name(model.config.name_or_path or "the model given"), place)
 
 
-def _check_weights(manifest: Manifest, model: NuggetModel, name: str | None, place: str) -> None:
+def _check_weights(manifest: Manifest, model: TextInterface, name: str | None, place: str) -> None:
     if not has_fingerprint(model, str(manifest.fingerprint)):
         raise IndexFileError(
             f"{place} was built with {manifest.model!r} (fingerprint {manifest.fingerprint}); {name!r} has other "

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from textnuggets.errors import IndexFileError, InputError
 from textnuggets.io.documents import is_unicode
+from textnuggets.model.interface import TextInterface
 from textnuggets.model.maxsim import unit
-from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.nuggets import Nuggets
-from textnuggets.search.backends.base import Engine
+from textnuggets.search.backends.base import Backend
 from textnuggets.search.checking import check_document, check_score
 from textnuggets.search.labels import labels_of
 from textnuggets.search.manifest import CHECK
@@ -38,8 +38,8 @@ def check_min_score(min_score: float | None) -> None:
 
 
 def find_hits(
-    engine: Engine,
-    model: NuggetModel,
+    backend: Backend,
+    model: TextInterface,
     query: Nuggets,
     k: int,
     filter: Mapping[str, Any],
@@ -49,7 +49,7 @@ def find_hits(
     """Return the k best documents for an encoded query, best first; raise IndexFileError if one is damaged.
 
     Args:
-        engine: Documents to search.
+        backend: Storage of an open index.
         model: Decodes documents whose text is not stored, if it has a decoder.
         query: Nuggets of the query.
         k: Number of documents at most.
@@ -58,14 +58,14 @@ def find_hits(
         full: Whether hits have the whole text of their document.
     """
     query_vectors = unit(query, "query")
-    found = engine.find(query_vectors, k, _filter_labels(filter))
+    found = backend.engine.find(query_vectors, k, _filter_labels(filter))
     for item in found:
-        check_score(item.document, item.score / len(query_vectors))
+        check_score(item.document, item.score / len(query_vectors), backend.manifest)
     if min_score is not None:
         found = [item for item in found if item.score / len(query_vectors) >= min_score]
     documents = [item.document for item in found]
     try:
-        nuggets = [check_document(item) for item in documents]
+        nuggets = [check_document(item, backend.manifest) for item in documents]
     except IndexFileError as error:
         raise IndexFileError(f"{str(error).removesuffix('.')}: {CHECK}.") from error
     stored_texts = [item.payload.get("text") for item in documents]
@@ -117,7 +117,7 @@ def _matches(
 
 
 def _fill_in_texts(
-    model: NuggetModel, nuggets: Sequence[Nuggets], texts: Sequence[str | None]
+    model: TextInterface, nuggets: Sequence[Nuggets], texts: Sequence[str | None]
 ) -> list[str | None]:
     """Return the texts, with missing ones decoded from their nuggets if the model has a decoder."""
     missing = [item for item, text in zip(nuggets, texts, strict=True) if text is None]

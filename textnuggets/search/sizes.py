@@ -8,8 +8,8 @@ from typing import Any
 
 from textnuggets.errors import IndexFileError
 from textnuggets.search.backends.base import Stored
-from textnuggets.search.manifest import DTYPES, Manifest
-from textnuggets.search.payload import unpack_windows
+from textnuggets.search.layout_bytes import unpack_windows
+from textnuggets.search.manifest import Manifest, bytes_per_vector
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Sizes:
     @classmethod
     def _of(cls, document: Stored) -> Sizes:
         payload = document.payload
-        windows = unpack_windows(payload.get("layout"))
+        windows = unpack_windows(payload)
         text, size = payload.get("text"), payload.get("text_bytes")
         if isinstance(text, str):
             size = len(text.encode("utf-8"))
@@ -59,7 +59,9 @@ def sizes_after(sizes: Sizes | None, removed: Iterable[Stored], added: Iterable[
 def describe_sizes(sizes: Sizes | None, manifest: Manifest, bytes_on_disk: int) -> dict[str, Any]:
     """Return the sizes of an index and its bytes per token; None for what is not known."""
     vectors, tokens, text_bytes = (None,) * 3 if sizes is None else astuple(sizes)
-    vector_bytes = None if vectors is None else vectors * manifest.dimensions * DTYPES[manifest.dtype]
+    vector_bytes = (
+        None if vectors is None else vectors * bytes_per_vector(manifest.dimensions, manifest.dtype)
+    )
 
     def per_token(count: int | None) -> float | None:
         return round(count / tokens, 2) if tokens and count is not None else None

@@ -20,8 +20,9 @@ from textnuggets.model.nuggets import Nuggets
 from textnuggets.model.parquet import iter_rows, read_metadata
 from textnuggets.search.backends.base import Backend, Stored
 from textnuggets.search.labels import labels_of
+from textnuggets.search.layout_bytes import PLACES, pack_layout
 from textnuggets.search.manifest import Manifest
-from textnuggets.search.payload import digest_content, pack_layout, pack_metadata, pack_spaces
+from textnuggets.search.payload import digest_content, pack_metadata, pack_spaces
 from textnuggets.search.results import Added
 
 BATCH = 128  # documents that are written together and then reported ...
@@ -112,7 +113,7 @@ def write_rows(
             stored: list[Stored] = []
             for row, nuggets in zip(new, encode(new) if new else (), strict=True):
                 with _handling(row.document, on_bad):
-                    document = _to_stored(row, nuggets, backend.manifest.store_text)
+                    document = _to_stored(row, nuggets, backend.manifest)
                     backend.engine.check(document)
                     stored.append(document)
             if stored:
@@ -136,7 +137,7 @@ def delete_documents(backend: Backend, ids: Iterable[str]) -> list[str]:
     return [name for name in requested if name not in present]
 
 
-def _to_stored(row: Row, nuggets: Nuggets, store_text: bool) -> Stored:
+def _to_stored(row: Row, nuggets: Nuggets, manifest: Manifest) -> Stored:
     document = row.document
     vectors = unit(nuggets, f"document {document.id!r}")
     norms = np.linalg.norm(nuggets.vectors.astype(np.float64), axis=1).astype(np.float32)
@@ -144,11 +145,11 @@ def _to_stored(row: Row, nuggets: Nuggets, store_text: bool) -> Stored:
         raise InputError(f"document {document.id!r} holds values that are not finite numbers.")
     payload: dict[str, Any] = {
         "hash": row.digest,
-        "layout": pack_layout(nuggets, norms),
+        PLACES: pack_layout(nuggets, norms, manifest.decodable),
         "metadata": pack_metadata(document.metadata or {}),
         "labels": sorted(labels_of(document.metadata or {})),
     }
-    if store_text:
+    if manifest.store_text:
         payload["text"] = document.text
     else:
         if document.text:

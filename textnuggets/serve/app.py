@@ -15,7 +15,7 @@ try:
 except ImportError as error:
     raise MissingExtraError(error.name or "fastapi", "serve", "the server") from error
 
-from textnuggets.model.modeling import NuggetModel
+from textnuggets.model.interface import TextInterface
 from textnuggets.search.index import NuggetIndex
 from textnuggets.serve.hosts import Hosts
 from textnuggets.serve.middleware import Limits, add_errors, add_gate
@@ -28,7 +28,7 @@ ROUTERS = (standard.router, texts.router, search.router, about.router)
 
 
 def create_app(
-    models: Mapping[str, NuggetModel],
+    models: Mapping[str, TextInterface],
     index: NuggetIndex | None = None,
     limits: Limits | None = None,
     api_key: str | None = None,

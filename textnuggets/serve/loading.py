@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from textnuggets.errors import CheckpointError, IndexFileError, MissingExtraError
 from textnuggets.model.fingerprint import has_fingerprint, lasting_name
+from textnuggets.model.interface import TextInterface
 from textnuggets.model.load import load_nugget_model
-from textnuggets.model.modeling import NuggetModel
 from textnuggets.search.index import NuggetIndex
 from textnuggets.serve.models import public_name
 from textnuggets.shipped import DEFAULT, locate
@@ -18,7 +18,7 @@ DECODER = "reconstruct"  # served by default, in addition to the model for compa
 
 def load_all(
     names: Sequence[str] | None, index_path: str | None
-) -> tuple[dict[str, NuggetModel], NuggetIndex | None]:
+) -> tuple[dict[str, TextInterface], NuggetIndex | None]:
     """Return the models by the names they are served under, and the opened index.
 
     Args:
@@ -26,9 +26,9 @@ def load_all(
         index_path: The index, if any. Its model is loaded only if no other model has the same weights.
     """
     index = None if index_path is None else NuggetIndex.open(index_path)
-    models: dict[str, NuggetModel] = {}
+    models: dict[str, TextInterface] = {}
 
-    def add(name: str) -> NuggetModel:
+    def add(name: str) -> TextInterface:
         short = public_name(name)
         loaded = models[name if short in models else short] = _load(name, index)
         return loaded
@@ -60,7 +60,7 @@ def _defaults(index: NuggetIndex | None) -> list[str]:
     return [comparing, DECODER]
 
 
-def _load(name: str, index: NuggetIndex | None) -> NuggetModel:
+def _load(name: str, index: NuggetIndex | None) -> TextInterface:
     try:
         return load_nugget_model(name)
     except CheckpointError as error:

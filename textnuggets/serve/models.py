@@ -6,14 +6,18 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from textnuggets.errors import ConfigError
-from textnuggets.model.encoding import Budget
-from textnuggets.model.modeling import NuggetModel
+from textnuggets.model.budget import Budget
+from textnuggets.model.interface import TextInterface
 from textnuggets.model.windows import CutTexts
 from textnuggets.search.index import NuggetIndex
 from textnuggets.serve.middleware import Refused
 from textnuggets.shipped import shipped_name
+
+if TYPE_CHECKING:
+    from textnuggets.model.modeling import NuggetModel
 
 log = logging.getLogger("textnuggets.serve")
 
@@ -23,7 +27,7 @@ class Served:
     """A model and the name it is served under."""
 
     name: str
-    model: NuggetModel
+    model: TextInterface
 
     @property
     def compares(self) -> bool:
@@ -34,6 +38,11 @@ class Served:
     def decodes(self) -> bool:
         """Whether it can decode vectors into text."""
         return self.model.can_decode
+
+    @property
+    def decoder(self) -> NuggetModel:
+        """The model, if it can decode."""
+        return cast("NuggetModel", self.model)
 
     @property
     def query_ratio(self) -> float | None:
@@ -69,7 +78,7 @@ class Models:
         index: The served index, if any. Its model is added if it is not among `models`.
     """
 
-    def __init__(self, models: Mapping[str, NuggetModel], index: NuggetIndex | None = None) -> None:
+    def __init__(self, models: Mapping[str, TextInterface], index: NuggetIndex | None = None) -> None:
         self._served = {name: Served(name, model) for name, model in models.items()}
         self.searching: Served | None = None
         """The model the index was built with."""
@@ -88,7 +97,7 @@ class Models:
         """The first model, the default when no other is chosen."""
         return next(iter(self))
 
-    def _add(self, name: str, model: NuggetModel) -> Served:
+    def _add(self, name: str, model: TextInterface) -> Served:
         short = public_name(name)
         served = Served(name if short in self._served else short, model)
         self._served[served.name] = served

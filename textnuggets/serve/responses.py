@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
-from textnuggets.analysis.attribution import probability_gain
 from textnuggets.analysis.bleu import Bleu
 from textnuggets.analysis.highlight import highlight
 from textnuggets.errors import InputError, MissingExtraError
 from textnuggets.io.sentences import sentence_spans
+from textnuggets.model.budget import Budget, nugget_count
 from textnuggets.model.coverage import Coverage, collecting
-from textnuggets.model.encoding import Budget
+from textnuggets.model.interface import TextInterface
 from textnuggets.model.layout import ORDINARY, Layout
 from textnuggets.model.maxsim import maxsim, unit
-from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.nuggets import Nuggets
-from textnuggets.model.selection import nugget_count
 from textnuggets.model.windows import cut_into_windows
 from textnuggets.search.results import Hit
 from textnuggets.serve import schemas as s
 from textnuggets.serve import standard_schemas as standard
 from textnuggets.serve.models import Served
+
+if TYPE_CHECKING:
+    from textnuggets.model.modeling import NuggetModel
 
 
 def model(served: Served, searches: bool) -> standard.ModelOut:
@@ -122,7 +122,7 @@ def nuggets(encoded: Nuggets, with_vectors: bool) -> s.NuggetsOut:
 
 
 def with_pieces(
-    model: NuggetModel, texts: Sequence[str], ratio: float | None
+    model: TextInterface, texts: Sequence[str], ratio: float | None
 ) -> tuple[list[Nuggets], list[list[s.PieceOut]]]:
     """Return the nuggets of texts, and all tokens of each with their scores."""
     return model.encode(list(texts), ratio=ratio), [
@@ -263,6 +263,10 @@ def _by_words(query: str, document: str) -> tuple[float | None, list[str]]:
 
 def gain(model: NuggetModel, request: s.GainRequest) -> s.GainAnswer | None:
     """Return the probability gain of one nugget over its window; None if the text has fewer nuggets."""
+    import torch  # here, because only models with a decoder need it
+
+    from textnuggets.analysis.attribution import probability_gain
+
     budget = Budget.of(request.ratio, None, model.config.ratio)
     (windows,) = cut_into_windows(model.tokenizer, [request.text], model.window)
     index = request.nugget  # within the remaining windows

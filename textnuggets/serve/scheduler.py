@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 from textnuggets.model.cancelling import Cancelled, cancelled_if, check_cancelled
 from textnuggets.model.coverage import Uncounted, collecting
-from textnuggets.model.modeling import NuggetModel
+from textnuggets.model.interface import TextInterface
 from textnuggets.model.nuggets import Nuggets
 from textnuggets.model.windows import CutTexts, reusing
 
@@ -29,7 +29,7 @@ class Busy(Exception):  # noqa: N818  a response rather than an error
 class Waiting:
     """Texts of a request that wait to be encoded."""
 
-    model: NuggetModel
+    model: TextInterface
     texts: Sequence[str]
     ratio: float | None
     cut: CutTexts | None
@@ -70,7 +70,7 @@ class Worker:
         """Number of requests encoded in batches."""
 
     async def encode(
-        self, model: NuggetModel, texts: Sequence[str], ratio: float | None, cut: CutTexts | None = None
+        self, model: TextInterface, texts: Sequence[str], ratio: float | None, cut: CutTexts | None = None
     ) -> list[Nuggets]:
         """Return the nuggets of texts, batched with other requests for the same model and ratio.
 
@@ -85,7 +85,7 @@ class Worker:
 
     async def encode_pair(
         self,
-        model: NuggetModel,
+        model: TextInterface,
         query: str,
         documents: Sequence[str],
         ratio: float | None,
@@ -162,7 +162,7 @@ class Worker:
             self._timer.cancel()
             self._timer = None
         waiting, self._waiting = self._waiting, []
-        groups: dict[tuple[NuggetModel, float | None], list[Waiting]] = {}
+        groups: dict[tuple[TextInterface, float | None], list[Waiting]] = {}
         for item in waiting:
             groups.setdefault((item.model, item.ratio), []).append(item)
         for items in groups.values():

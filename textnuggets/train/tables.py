@@ -11,7 +11,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from textnuggets.config import DEFAULTS, GatherMode, ResidualMode
+from textnuggets.checks import GatherMode, ResidualMode
+from textnuggets.config import DEFAULTS
 from textnuggets.data.packed import CACHE
 from textnuggets.lm.config import Memory
 

@@ -24,6 +24,16 @@ class Stored(NamedTuple):
     """JSON object stored with the vectors; searches can filter by its `labels`, a list of strings."""
 
 
+def rescaled(document: Stored) -> Stored:
+    """Return a document with vectors of length 1, as they were before they were stored as int4.
+
+    Stored again, these have the same numbers; the vectors as they were read would be rounded once more.
+    """
+    lengths = np.linalg.norm(document.vectors, axis=1, keepdims=True)
+    scaled = document.vectors / np.where(lengths > 0, lengths, 1)
+    return document._replace(vectors=scaled.astype(np.float32))
+
+
 class Found(NamedTuple):
     """Document found by an engine."""
 

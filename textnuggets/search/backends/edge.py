@@ -28,6 +28,7 @@ DATATYPES = {
     "float32": qdrant.VectorStorageDatatype.Float32,
     "float16": qdrant.VectorStorageDatatype.Float16,
     "int8": qdrant.VectorStorageDatatype.Turbo8,  # eight bits per number, after a rotation
+    "int4": qdrant.VectorStorageDatatype.Turbo4,  # type: ignore[attr-defined]  # missing in the stubs of 0.9
 }
 Result = TypeVar("Result")
 

@@ -15,7 +15,7 @@ from textnuggets.io.files import disk_usage
 from textnuggets.io.folders import remove_stale
 from textnuggets.io.progress import Progress
 from textnuggets.search.backends import folder as files
-from textnuggets.search.backends.base import Backend, Stored
+from textnuggets.search.backends.base import Backend, Stored, rescaled
 from textnuggets.search.backends.edge import EdgeEngine
 from textnuggets.search.manifest import Manifest
 from textnuggets.search.sizes import Sizes, describe_sizes, sizes_after
@@ -147,7 +147,10 @@ class EdgeBackend(Backend):
         compacted = EdgeEngine.create(folder, self.manifest.dimensions, self.manifest.dtype)
         try:
             with Progress("compact", count, show_progress_bar) as progress:
-                for batch in batches(self.engine.documents(), BATCH):
+                documents = self.engine.documents()
+                if self.manifest.dtype == "int4":
+                    documents = map(rescaled, documents)
+                for batch in batches(documents, BATCH):
                     compacted.put(batch)
                     sizes = sizes_after(sizes, (), batch)
                     progress.add(len(batch))

@@ -29,6 +29,7 @@ DATATYPES = {
     "float32": models.Datatype.FLOAT32,
     "float16": models.Datatype.FLOAT16,
     "int8": models.Datatype.TURBO8,
+    "int4": models.Datatype.TURBO4,
 }
 Result = TypeVar("Result")
 

@@ -57,7 +57,7 @@ async def reconstruct(request: s.ReconstructRequest, service: Running) -> s.Reco
     try:
         if request.nuggets is not None:
             given = await asyncio.to_thread(
-                responses.parse_nuggets, request.nuggets, served.model, limits.tokens
+                responses.parse_nuggets, request.nuggets, served.decoder, limits.tokens
             )
         return await service.timed(
             service.worker.run(lambda: responses.reconstruct(served, request, given), cut)
@@ -87,7 +87,7 @@ async def gain(request: s.GainRequest, service: Running) -> s.GainAnswer:
     """Return how much one nugget alone raises the probability of each token of its window."""
     served = service.models.decoding(request.model)
     cut = await service.check_texts(served, text=[request.text])
-    answer = await service.timed(service.worker.run(lambda: responses.gain(served.model, request), cut))
+    answer = await service.timed(service.worker.run(lambda: responses.gain(served.decoder, request), cut))
     if answer is None:
         raise Refused(422, f"there is no nugget {request.nugget}: the text has fewer nuggets.", "nugget")
     return answer

@@ -18,9 +18,9 @@ from torch.utils.data import Sampler
 
 from textnuggets.data.batching import Collator
 from textnuggets.errors import ConfigError
+from textnuggets.model.budget import nugget_count
 from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.outputs import NuggetOutput
-from textnuggets.model.selection import nugget_count
 from textnuggets.train.maxsim import Side, similarity
 from textnuggets.train.objectives.base import Objective, Step
 from textnuggets.train.pairs import DOCUMENT, ArticlePairs, PairCollator
