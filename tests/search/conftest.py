@@ -24,10 +24,10 @@ def model(tmp_path_factory):
 @pytest.fixture(params=["disk", "server"])
 def index(request, model, tmp_path, monkeypatch):
     if request.param == "disk":
-        made = NuggetIndex.create(tmp_path / "index", model, ratio=0.2)
+        made = NuggetIndex.create(tmp_path / "index", model, ratio=0.2, dtype="float16")
     else:
         client = server.connect(":memory:")
         monkeypatch.setattr(server, "connect", lambda *_: client)
-        made = NuggetIndex.create("http://localhost:6333/nuggets", model, ratio=0.2)
+        made = NuggetIndex.create("http://localhost:6333/nuggets", model, ratio=0.2, dtype="float16")
     with made:
         yield made

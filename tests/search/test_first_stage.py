@@ -37,7 +37,7 @@ def staged(request, model, tmp_path, monkeypatch):
         client = server.connect(":memory:")
         monkeypatch.setattr(server, "connect", lambda *_: client)
     place = tmp_path / "index" if request.param == "disk" else "http://localhost:6333/stages"
-    with NuggetIndex.create(place, model, ratio=0.5, words=True, first_stage=True) as made:
+    with NuggetIndex.create(place, model, ratio=0.5, dtype="float16", words=True, first_stage=True) as made:
         made.add(IDS, CORPUS, [{"n": i} for i in range(5)])
         yield made
 
@@ -69,7 +69,7 @@ def test_words_find_what_the_first_stage_does_not_propose(staged):
 
 def test_an_index_gets_a_first_stage_when_it_is_compacted_with_many_documents(model, tmp_path, monkeypatch):
     place = tmp_path / "index"
-    with NuggetIndex.create(place, model, ratio=0.2) as index:
+    with NuggetIndex.create(place, model, ratio=0.2, dtype="float16") as index:
         index.add(IDS, CORPUS)
         index.compact()
         assert index.info()["pooled"] is False

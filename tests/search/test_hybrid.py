@@ -20,7 +20,7 @@ def worded(request, model, tmp_path, monkeypatch):
         client = server.connect(":memory:")
         monkeypatch.setattr(server, "connect", lambda *_: client)
     place = tmp_path / "index" if request.param == "disk" else "http://localhost:6333/words"
-    with NuggetIndex.create(place, model, ratio=0.2, words=True) as made:
+    with NuggetIndex.create(place, model, ratio=0.2, dtype="float16", words=True) as made:
         made.add(IDS, CORPUS, [{"n": i} for i in range(5)])
         yield made
 

@@ -74,7 +74,9 @@ def build(
     ] = None,
     dtype: Annotated[
         str | None,
-        typer.Option(help="Data type of the stored vectors: float32, float16 (the default), int8 or int4."),
+        typer.Option(
+            help="Data type of the stored vectors: float32, float16, int8 or int4; by default int4, or float16 if the model has a decoder."
+        ),
     ] = None,
     store_text: Annotated[
         bool, typer.Option("--store-text/--no-store-text", help="Whether to store texts with the vectors.")
@@ -98,7 +100,6 @@ def build(
     from textnuggets.cli.options import load_model
     from textnuggets.model.fingerprint import lasting_name
     from textnuggets.search.index import NuggetIndex
-    from textnuggets.search.manifest import DEFAULT_DTYPE
 
     loaded = load_model(model)
     if NuggetIndex.exists(out, api_key):
@@ -118,7 +119,7 @@ def build(
             loaded,
             ratio,
             query_ratio,
-            DEFAULT_DTYPE if dtype is None else dtype,
+            dtype,
             store_text,
             lasting_name(model),
             api_key,

@@ -29,10 +29,10 @@ from textnuggets.search.backends.base import Backend
 from textnuggets.search.checking import Checked, check_index
 from textnuggets.search.manifest import (
     BITS,
-    DEFAULT_DTYPE,
     FORMAT,
     Manifest,
     check_model,
+    default_dtype,
     load_model_of,
 )
 from textnuggets.search.querying import check_min_score, check_query, find_hits
@@ -73,7 +73,7 @@ class NuggetIndex:
         model: TextInterface,
         ratio: float | None = None,
         query_ratio: float | None = None,
-        dtype: str = DEFAULT_DTYPE,
+        dtype: str | None = None,
         store_text: bool = True,
         model_name: str | None = None,
         api_key: str | None = None,
@@ -87,7 +87,8 @@ class NuggetIndex:
             model: Model that encodes documents and queries.
             ratio: Compression ratio of documents; the model's by default.
             query_ratio: Compression ratio of queries; the model's by default.
-            dtype: Data type of the stored vectors: float32, float16, int8 or int4.
+            dtype: Data type of the stored vectors: float32, float16, int8 or int4; by default int4, or float16 if the model
+                has a decoder.
             store_text: Whether to store texts with the vectors.
             model_name: Name by which `open` loads the model; by default the folder it was loaded from.
             api_key: API key of a server.
@@ -95,6 +96,7 @@ class NuggetIndex:
             first_stage: Whether searches have a first stage, which is faster in large indexes but may miss a document.
                 By default, an index in a folder has one if it has at least 20,000 documents when it is compacted.
         """
+        dtype = default_dtype(model.can_decode) if dtype is None else dtype
         if dtype not in BITS:
             raise ConfigError(f"dtype must be one of {', '.join(BITS)}; got {dtype!r}.")
         if not model.config.comparable:

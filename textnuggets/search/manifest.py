@@ -16,7 +16,6 @@ FORMAT = 2  # of new indexes
 READABLE = (1, 2)  # the first has other keys in its documents
 BITS = {"float32": 32, "float16": 16, "int8": 8, "int4": 4}  # of a number, by dtype
 SCALED = ("int8", "int4")  # dtypes that also store the length of each vector, as float32
-DEFAULT_DTYPE = "float16"
 CHECK = "run 'textnuggets index check' on the index"
 
 
@@ -128,6 +127,11 @@ _VALID: dict[str, Callable[[Any], bool]] = {
     "checksums": lambda value: value is None or _are_checksums(value),
 }
 """What each field of a manifest may be. Folders have plain names, so that nothing outside the index is removed."""
+
+
+def default_dtype(can_decode: bool) -> str:
+    """Return the dtype of a new index: four bits, or float16 if the model has a decoder, which needs exact vectors."""
+    return "float16" if can_decode else "int4"
 
 
 def bytes_per_vector(dimensions: int, dtype: str) -> int:
