@@ -91,6 +91,13 @@ def build(
             help="Whether searches score only the best candidates of a first stage; by default from 20,000 documents on.",
         ),
     ] = None,
+    shards: Annotated[
+        int | None,
+        typer.Option(min=1, help="Parts of a new collection on a cluster; its default if not given."),
+    ] = None,
+    replicas: Annotated[
+        int | None, typer.Option(min=1, help="Copies of each part; the cluster's default if not given.")
+    ] = None,
     skip_bad: SkipBad = False,
     api_key: Key = None,
 ) -> None:
@@ -125,6 +132,8 @@ def build(
             api_key,
             words,
             first_stage,
+            shards,
+            replicas,
         )
     with index:
         _add(index, source, skip_bad)

@@ -79,6 +79,8 @@ class NuggetIndex:
         api_key: str | None = None,
         words: bool = False,
         first_stage: bool | None = None,
+        shards: int | None = None,
+        replicas: int | None = None,
     ) -> Self:
         """Create an empty index.
 
@@ -95,6 +97,8 @@ class NuggetIndex:
             words: Whether to store the words of documents for hybrid searches; a word takes some 6 bytes.
             first_stage: Whether searches have a first stage, which is faster in large indexes but may miss a document.
                 By default, an index in a folder has one if it has at least 20,000 documents when it is compacted.
+            shards: Parts into which a cluster of servers splits the index; the cluster's default if None.
+            replicas: Copies of each part; the cluster's default if None.
         """
         dtype = default_dtype(model.can_decode) if dtype is None else dtype
         if dtype not in BITS:
@@ -120,8 +124,11 @@ class NuggetIndex:
             pooled=first_stage is True,
             decodable=model.can_decode,
         )
+        for name, count in (("shards", shards), ("replicas", replicas)):
+            if count is not None:
+                check_count(name, count, at_least=1)
         backend = backend_at(place, api_key)
-        backend.create(manifest)
+        backend.create(manifest, shards, replicas)
         return cls(backend, model)
 
     @classmethod

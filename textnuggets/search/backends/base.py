@@ -127,8 +127,14 @@ class Backend(ABC):
         """Return whether the index exists."""
 
     @abstractmethod
-    def create(self, manifest: Manifest) -> None:
-        """Create an empty index; raise IndexFileError if something is in its place."""
+    def create(self, manifest: Manifest, shards: int | None = None, replicas: int | None = None) -> None:
+        """Create an empty index; raise IndexFileError if something is in its place.
+
+        Args:
+            manifest: Settings of the index.
+            shards: Parts into which a cluster splits it; its own default if None.
+            replicas: Copies of each part in a cluster; its own default if None.
+        """
 
     @abstractmethod
     def read_manifest(self) -> Manifest:

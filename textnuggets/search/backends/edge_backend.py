@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from textnuggets.errors import IndexFileError
+from textnuggets.errors import ConfigError, IndexFileError
 from textnuggets.io.batching import batches
 from textnuggets.io.copying import copy_sparse
 from textnuggets.io.disk import make_folder
@@ -46,8 +46,12 @@ class EdgeBackend(Backend):
         """Return whether the folder has a manifest, other than that of an interrupted creation."""
         return files.is_index(self.folder)
 
-    def create(self, manifest: Manifest) -> None:
+    def create(self, manifest: Manifest, shards: int | None = None, replicas: int | None = None) -> None:
         """Create the folder of an empty index and lock it."""
+        if shards is not None or replicas is not None:
+            raise ConfigError(
+                f"{self.folder} is a folder: only a collection on a server has shards and replicas."
+            )
         files.check_is_free(self.folder)
         make_folder(self.folder)
         self._lock = files.lock_folder(self.folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
@@ -28,11 +29,13 @@ from textnuggets.search.pools import CANDIDATES, FACTOR, pool_query
 
 try:
     from qdrant_client import QdrantClient, models
-    from qdrant_client.http.exceptions import ApiException
+    from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
 except ImportError as error:
     raise MissingExtraError("qdrant-client", "search", "an index on a server") from error
 
 SECONDS = 60  # timeout of a request
+AWAY = (429, 502, 503, 504)  # status codes of a server that is busy or starting
+PAUSES = (0.5, 1, 2, 4)  # seconds before a failed request is repeated
 REQUEST_NUMBERS = 1_000_000  # numbers per request: about 20 MB of JSON, while a server accepts 32 MB
 MOST_NUMBERS = 1_048_576  # a server rejects documents with more numbers
 DATATYPES = {
@@ -163,7 +166,8 @@ class ServerEngine(Engine):
         self.client.close()
 
     def _try(self, action: Callable[[], Result]) -> Result:
-        return _try(self.collection, action)
+        # Documents have the same ids if they are sent again, so every request may be repeated.
+        return _try(self.collection, action, PAUSES)
 
 
 class ServerBackend(Backend):
@@ -181,7 +185,7 @@ class ServerBackend(Backend):
         """Return whether the collection exists."""
         return bool(_try(self.collection, lambda: self.client.collection_exists(self.collection)))
 
-    def create(self, manifest: Manifest) -> None:
+    def create(self, manifest: Manifest, shards: int | None = None, replicas: int | None = None) -> None:
         """Create an empty collection."""
         if self.exists():
             raise IndexFileError(f"{self.place} already exists: open it, or name another collection.")
@@ -206,6 +210,8 @@ class ServerBackend(Backend):
                 self.collection,
                 vectors_config=named if manifest.pooled else named[""],
                 sparse_vectors_config={WORDS: words} if manifest.words else None,
+                shard_number=shards,
+                replication_factor=replicas,
                 metadata=asdict(manifest),
             ),
         )
@@ -243,9 +249,22 @@ def split_address(address: str) -> tuple[str, str]:
     return f"{parts.scheme}://{parts.netloc}", collection
 
 
-def _try(collection: str, action: Callable[[], Result]) -> Result:
-    """Run a request; raise IndexFileError with the collection if it fails."""
+def _try(collection: str, action: Callable[[], Result], pauses: Sequence[float] = ()) -> Result:
+    """Run a request; raise IndexFileError with the collection if it fails.
+
+    Args:
+        collection: Collection, for error messages.
+        action: Request, which may be run several times.
+        pauses: Seconds to wait before each further attempt, if the server is away.
+    """
     try:
+        for pause in pauses:
+            try:
+                return action()
+            except (ResponseHandlingException, UnexpectedResponse) as error:
+                if isinstance(error, UnexpectedResponse) and error.status_code not in AWAY:
+                    raise
+                time.sleep(pause)
         return action()
     except (ApiException, ValueError, OSError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:300] or type(error).__name__
