@@ -137,7 +137,7 @@ class EdgeEngine(Engine):
         if query.words is not None:
             return [with_score(to_stored(point), query) for point in points]
         # The engine leaves out documents whose score is not a number.
-        if len(points) < k and len(points) != (count := self._count(chosen)):
+        if not first and len(points) < k and len(points) != (count := self._count(chosen)):
             raise IndexFileError(
                 f"{self.folder.parent} is damaged: {len(points):,} of {count:,} documents have a score; {CHECK}."
             )
