@@ -24,7 +24,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::textnuggets.errors.TextnuggetsW
 def compacted(model, tmp_path_factory):
     """Folder of a compacted index, shared: tests must restore what they change."""
     folder = tmp_path_factory.mktemp("compacted") / "index"
-    with NuggetIndex.create(folder, model, ratio=0.2) as index:
+    with NuggetIndex.create(folder, model, ratio=0.2, dtype="float16") as index:
         index.add(IDS, CORPUS, [{"n": i} for i in range(5)])
         index.compact()
     return folder
