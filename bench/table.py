@@ -159,6 +159,8 @@ def load_table() -> str:
 
 def scale_table() -> str:
     """Return the measured indexes of `bench.scale`, smallest first."""
+    if not _scales():
+        return "No result is recorded yet."
     rows = [
         "| passages | on disk | built at | compacted in | two stages, p50 / p95 | all scored, p50 / p95 | recall@10 | memory |",
         "|---|---|---|---|---|---|---|---|",
@@ -187,6 +189,8 @@ def scale_table() -> str:
 
 def sizes_table() -> str:
     """Return the computed sizes of indexes, from the bytes per passage of the largest measured one."""
+    if not _scales():
+        return "No result is recorded yet."
     result = _scales()[-1]
     passage = result["bytes"] / result["documents"]
     rows = ["| passages | nuggets | vectors | whole index |", "|---|---|---|---|"]
