@@ -15,6 +15,7 @@ PAGES = (
     ROOT / "docs" / "benchmarks.md",
     ROOT / "docs" / "search.md",
     ROOT / "docs" / "serving.md",
+    ROOT / "docs" / "sizing.md",
 )
 ORDER = (
     "encode-vs-bare-marian",
@@ -156,6 +157,65 @@ def load_table() -> str:
     )
 
 
+def scale_table() -> str:
+    """Return the measured indexes of `bench.scale`, smallest first."""
+    if not _scales():
+        return "No result is recorded yet."
+    rows = [
+        "| passages | on disk | built at | compacted in | two stages, p50 / p95 | all scored, p50 / p95 | recall@10 | memory |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for result in _scales():
+        two, every = result["two stages"], result["exact"]
+        rows.append(
+            f"| {result['documents']:,} | {result['bytes'] / 1e6:,.0f} MB | {result['written_per_second']:,.0f} a second | "
+            f"{result['compacting_seconds']:,.0f} s | {two['p50_ms']:,.0f} / {two['p95_ms']:,.0f} ms | "
+            f"{every['p50_ms']:,.0f} / {every['p95_ms']:,.0f} ms | {result['recall']:.3f} | "
+            f"{two['resident_bytes'] / 1e6:,.0f} MB |"
+        )
+    largest = _scales()[-1]
+    nuggets = largest["vectors"] / largest["documents"]
+    kind = "repeated nuggets of real passages" if largest["config"]["real"] else "random vectors"
+    return "\n".join(
+        [
+            *rows,
+            "",
+            f"{kind[0].upper()}{kind[1:]}, {nuggets:.1f} a passage, as {largest['config']['dtype']}, without texts; "
+            f"{largest['config']['queries']} queries of up to four vectors. Built at: without encoding. Memory: resident after "
+            "the searches in two stages, with Python and the parts of files that were read.",
+        ]
+    )
+
+
+def sizes_table() -> str:
+    """Return the computed sizes of indexes, from the bytes per passage of the largest measured one."""
+    if not _scales():
+        return "No result is recorded yet."
+    result = _scales()[-1]
+    passage = result["bytes"] / result["documents"]
+    rows = ["| passages | nuggets | vectors | whole index |", "|---|---|---|---|"]
+    for count in (10_000, 100_000, 400_000, 10_000_000):
+        vectors = count * result["vectors"] / result["documents"]
+        size = count * result["vector_bytes"] / result["documents"]
+        rows.append(
+            f"| {count:,} | {vectors:,.0f} | {size / 1e6:,.0f} MB | {count * passage / 1e6:,.0f} MB |"
+        )
+    return "\n".join(
+        [
+            *rows,
+            "",
+            f"Computed from {passage:,.0f} bytes a passage, measured with {result['documents']:,} passages of "
+            f"{result['tokens'] / result['documents']:,.0f} tokens and {result['vectors'] / result['documents']:.1f} nuggets, with "
+            "a first stage, without texts and words.",
+        ]
+    )
+
+
+def _scales() -> list[dict[str, Any]]:
+    files = RESULTS.glob("index-scale-*.json")
+    return sorted((read(file.stem) for file in files), key=lambda result: int(result["documents"]))
+
+
 def fuzz_table() -> str:
     """Return what damaged inputs did, by command."""
     if not (RESULTS / "input-fuzz.json").is_file():
@@ -183,6 +243,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "fuzz": fuzz_table,
     "index": index_table,
     "load": load_table,
+    "scale": scale_table,
+    "sizes": sizes_table,
 }
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from textnuggets.io.folders import is_temporary
 
-UNSYNCED = (".lock", ".unfinished")  # ends of names that hold nothing that must be kept
+UNSYNCED = (".lock", ".busy", ".unfinished")  # ends of names that hold nothing that must be kept
 CHANGES = ("mkdir", "rename", "replace", "link", "symlink", "unlink", "remove", "rmdir")
 
 

@@ -17,7 +17,7 @@ from tools.architecture import LAYERS, NEVER, ROOT, SOURCE, imports_of, layer_of
 
 def test_the_public_names_are_these_and_all_resolve():
     assert set(dir(textnuggets)) == {
-        "NuggetConfig", "NuggetIndex", "NuggetLM", "NuggetModel", "Nuggets", "TextnuggetsError", "__version__",
+        "CausalNuggetLM", "NuggetConfig", "NuggetIndex", "NuggetLM", "NuggetModel", "Nuggets", "TextnuggetsError", "__version__",
         "as_sentence_transformer", "load", "load_nuggets", "maxsim", "save_nuggets",
     }  # fmt: skip
     for name in textnuggets.__all__:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from textnuggets.causal.modeling import CausalNuggetLM
     from textnuggets.config import NuggetConfig
     from textnuggets.errors import TextnuggetsError
     from textnuggets.integrations.sentence_transformers import as_sentence_transformer
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from textnuggets.search.index import NuggetIndex
 
 _HOMES = {
+    "CausalNuggetLM": "textnuggets.causal.modeling",
     "NuggetConfig": "textnuggets.config",
     "NuggetIndex": "textnuggets.search.index",
     "NuggetLM": "textnuggets.lm.modeling",
@@ -44,6 +46,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "CausalNuggetLM",
     "NuggetConfig",
     "NuggetIndex",
     "NuggetLM",

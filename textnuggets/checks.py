@@ -9,7 +9,6 @@ from textnuggets.errors import ConfigError
 
 GatherMode = Literal["token", "mean", "content", "attention", "both"]
 ResidualMode = Literal["add", "straight_through", "off"]
-StoredDtype = Literal["float32", "float16", "int8", "int4"]
 
 
 class Settings:
@@ -17,7 +16,6 @@ class Settings:
 
     ratio: float
     query_ratio: float | None
-    index_dtype: StoredDtype = "float16"
     objective: str | None
 
     def ratio_of_queries(self, ratio: float | None = None) -> float:

@@ -12,7 +12,6 @@ from textnuggets.checks import (
     GatherMode,
     ResidualMode,
     Settings,
-    StoredDtype,
     check_choice,
     check_count,
     check_flag,
@@ -51,7 +50,6 @@ class NuggetConfig(Settings, ShippedConfig):
     Args:
         ratio: Compression ratio r: a text of n tokens becomes ceil(n * r) nuggets. Each call can override it.
         query_ratio: Compression ratio of queries, which are short and not stored; `ratio` if None.
-        index_dtype: Data type in which an index stores the vectors by default: `float32`, `float16`, `int8` or `int4`.
         scorer_layer: Encoder layer l whose hidden states are scored, from 0 (the embeddings) to L (the last layer).
         selector: Method that selects the nuggets: `learned` (the paper), `spread` (learned, one in each of k equal
             chunks), `even` (the last token of each of k equal chunks), `even_content` (the last token of each of k chunks of equal content), `chunking`,
@@ -82,7 +80,6 @@ class NuggetConfig(Settings, ShippedConfig):
         self,
         ratio: float = 0.1,
         query_ratio: float | None = None,
-        index_dtype: StoredDtype = "float16",
         scorer_layer: int = 3,
         selector: str = "learned",
         gather: GatherMode = "token",
@@ -102,7 +99,6 @@ class NuggetConfig(Settings, ShippedConfig):
                 raise ConfigError(f"unknown setting {key!r}: did you mean {near[0]!r}?")
         self.ratio = check_ratio(ratio)
         self.query_ratio = None if query_ratio is None else check_ratio(query_ratio)
-        self.index_dtype: StoredDtype = check_choice("index_dtype", index_dtype, get_args(StoredDtype))
         self.scorer_layer = check_count("scorer_layer", scorer_layer, at_least=0)
         self.selector = check_kind(
             "selector", selector, str, "a string"

@@ -26,18 +26,21 @@ def load(name: str | Path | None = None, device: str | None = None, **options: A
     Args:
         name: Shipped model (`search`, `reconstruct` or `lm`), folder or hub id; `search` by default.
         device: Torch device; the accelerator if there is one, else the CPU, by default.
-        options: Arguments of transformers' `from_pretrained`, such as `dtype` or `attn_implementation`. On a CPU the
+        options: `base`, the folder or hub id of the base of a `CausalNuggetLM`; and arguments of transformers' `from_pretrained`, such as `dtype` or `attn_implementation`. On a CPU the
             default dtype is float32 whatever the stored dtype, because half precision is many times slower there.
 
     Returns:
-        A `NuggetModel`, or a `NuggetLM` for a language model.
+        A `NuggetModel`, or a `NuggetLM` or `CausalNuggetLM` for a language model.
     """
     # Before torch is imported, so that a wrong name fails at once.
     location = locate(DEFAULT if name is None else name)
 
+    from textnuggets.causal.modeling import is_causal_model, load_causal_model
     from textnuggets.lm.modeling import is_language_model, load_language_model
     from textnuggets.model.load import load_nugget_model
 
+    if is_causal_model(location):
+        return load_causal_model(location, device, **options)
     if is_language_model(location):
         return load_language_model(location, device, **options)
     return load_nugget_model(location, device, **options)

@@ -27,6 +27,7 @@ LAYERS = {
     "analysis": "what nuggets preserve of a text",
     "bulk": "resumable encoding of any number of texts",
     "search": "an index of nuggets, and BM25",
+    "causal": "nuggets in the cache of decoder-only language models",
     "lm": "language models that read nuggets (section 6.2)",
     "loading": "textnuggets.load",
     "train": "recipes, objectives and runs (section 4)",

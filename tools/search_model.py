@@ -82,7 +82,6 @@ def build(
     config = NuggetConfig(
         ratio=ratio,
         query_ratio=0.25,
-        index_dtype="int4",  # loses next to nothing (LOG.md)
         scorer_layer=0,
         selector="even",
         gather="content",

@@ -28,7 +28,7 @@ from textnuggets.model.maxsim import one_way, unit
 from textnuggets.report.figures import draw_similarity
 from textnuggets.search.backends.base import Stored
 from textnuggets.search.backends.edge import EdgeEngine
-from textnuggets.search.manifest import BITS, bytes_per_vector
+from textnuggets.search.manifest import BITS, Manifest, bytes_per_vector
 
 NUMBERS = st.floats(-1, 1, width=32)
 VECTORS = st.integers(1, 20).flatmap(lambda d: arrays(np.float32, (3, d), elements=NUMBERS))
@@ -61,7 +61,8 @@ def test_rounding_errs_by_no_more_than_half_a_step(vectors, dtype):
 def test_four_bits_lose_as_much_as_in_an_index(tmp_path, dimensions):
     vectors = np.random.default_rng(0).normal(size=(200, dimensions)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    engine = EdgeEngine.create(tmp_path / "engine-1", dimensions, "int4")
+    manifest = Manifest(2, "0", "m", "f", 0.1, 0.1, dimensions, "int4", True, "engine-1")
+    engine = EdgeEngine.create(tmp_path / "engine-1", manifest)
     engine.put([Stored("a", vectors, {})])
     (stored,) = engine.documents()
     engine.close()
@@ -143,12 +144,12 @@ def test_every_system_has_its_bytes_in_json_table_and_figure(models, retrieval):
     rows = {row["system"]: row for row in found["results"]}
     assert {name: row.get("dtype") for name, row in rows.items()} == {
         "bm25": None,
-        "nuggets": "float16",
+        "nuggets": "int4",
         "all": "float16",
         "bits": "bit",
         "equal": "float16",
     }
-    assert rows["nuggets"]["bytes"] == rows["nuggets"]["vectors"] * bytes_per_vector(WIDTH, "float16")
+    assert rows["nuggets"]["bytes"] == rows["nuggets"]["vectors"] * bytes_per_vector(WIDTH, "int4")
     assert rows["all"]["bytes"] == rows["all"]["vectors"] * WIDTH * 2
     assert rows["bits"]["vectors"] == rows["all"]["vectors"]
     assert rows["all"]["bytes"] == 16 * rows["bits"]["bytes"]

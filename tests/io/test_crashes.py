@@ -174,7 +174,7 @@ def test_an_index_is_created_after_a_crash_anywhere(model, tmp_path):
             NuggetIndex.open(folder / "index", model).close()
         else:
             create(folder)
-        assert names_of_index(folder) == [".lock", "documents", "engine-1", "index.json"]
+        assert names_of_index(folder) == [".busy", ".lock", "documents", "engine-1", "index.json"]
 
 
 def test_an_index_is_whole_after_a_crash_anywhere_in_its_compaction(model, tmp_path):
@@ -190,7 +190,7 @@ def test_an_index_is_whole_after_a_crash_anywhere_in_its_compaction(model, tmp_p
         with NuggetIndex.open(folder / "index", model) as index:
             engines.add(index.manifest.engine)
             assert [hit.id for hit in index.search(CORPUS[1], k=1)] == ["b"]
-        assert names_of_index(folder) == [".lock", "documents", index.manifest.engine, "index.json"]
+        assert names_of_index(folder) == [".busy", ".lock", "documents", index.manifest.engine, "index.json"]
     assert engines == {"engine-1", "engine-2"}
 
 

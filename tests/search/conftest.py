@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from uuid import uuid4
+
 import pytest
 
 from tests.tiny import tiny_model
@@ -21,13 +24,18 @@ def model(tmp_path_factory):
     return load(folder)
 
 
-@pytest.fixture(params=["disk", "server"])
+URL = os.environ.get("TEXTNUGGETS_QDRANT_URL")  # a real server, to run the same tests on it
+
+
+@pytest.fixture(params=["disk", "server", *(["url"] if URL else [])])
 def index(request, model, tmp_path, monkeypatch):
-    if request.param == "disk":
-        made = NuggetIndex.create(tmp_path / "index", model, ratio=0.2)
-    else:
+    place = f"{URL or 'http://localhost:6333'}/textnuggets-{uuid4().hex}"
+    if request.param == "server":
         client = server.connect(":memory:")
         monkeypatch.setattr(server, "connect", lambda *_: client)
-        made = NuggetIndex.create("http://localhost:6333/nuggets", model, ratio=0.2)
-    with made:
+    elif request.param == "disk":
+        place = tmp_path / "index"
+    with NuggetIndex.create(place, model, ratio=0.2, dtype="float16") as made:
         yield made
+        if request.param == "url":
+            made._backend.client.delete_collection(made._backend.collection)

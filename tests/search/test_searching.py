@@ -175,3 +175,16 @@ def test_a_layout_of_an_early_version_is_still_read(copier):
     assert (unpack_windows(payload) == nuggets.windows).all()
     with pytest.raises(IndexFileError, match="damaged"):
         unpack_layout({"layout": payload["layout"][:-8]}, nuggets.vectors)
+
+
+def test_scores_of_vectors_of_four_bits_never_exceed_one_and_fall(model, tmp_path):
+    with NuggetIndex.create(tmp_path / "index", model, ratio=0.2, dtype="int4") as index:
+        index.add(IDS, CORPUS)
+        for number, text in enumerate(CORPUS):
+            hits = index.search(text)
+            scores = [hit.score for hit in hits]
+            assert hits[0].id == IDS[number]
+            assert 0.97 < scores[0] <= 1
+            assert scores == sorted(scores, reverse=True)
+            for hit in hits:
+                assert hit.score == pytest.approx(np.mean([match.score for match in hit.matches]), abs=1e-5)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from httpx import Headers
+from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
 from tests.search.conftest import IDS
 from tests.tiny import CORPUS, tiny_model
@@ -60,3 +62,66 @@ def test_a_collection_opens_again_and_is_compacted_by_its_server(model, monkeypa
         assert again.reclaimable_bytes == 0
         with pytest.raises(IndexFileError, match="has other weights"):
             NuggetIndex.open(place, tiny_model("bert", scorer_layer=2))
+
+
+class Failing:
+    """A client whose next requests fail."""
+
+    def __init__(self, client, *errors):
+        self.client, self.errors, self.calls = client, list(errors), []
+
+    def __getattr__(self, name):
+        def call(*args, **kwargs):
+            self.calls.append((name, kwargs))
+            if self.errors:
+                raise self.errors.pop()
+            return getattr(self.client, name)(*args, **kwargs)
+
+        return call
+
+
+def refused(status):
+    return UnexpectedResponse(status, "reason", b"", Headers())
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    client = Failing(server.connect(":memory:"))
+    monkeypatch.setattr(server, "connect", lambda *_: client)
+    monkeypatch.setattr(server, "PAUSES", (0, 0, 0))
+    return client
+
+
+def test_requests_are_repeated_while_a_server_is_away(failing, model):
+    with NuggetIndex.create("http://localhost:6333/away", model) as index:
+        for errors in (
+            [refused(503), ResponseHandlingException(OSError("reset"))],
+            [refused(429), refused(502), refused(504)],
+        ):
+            failing.errors += errors
+            index.add(IDS, CORPUS, [{"round": len(errors)}] * 5)
+            assert not failing.errors
+            assert len(index) == 5
+        failing.errors += [refused(503)] * 4
+        with pytest.raises(IndexFileError, match=r"collection 'away': .*503"):
+            index.search("cat")
+
+
+def test_a_request_that_the_server_refuses_is_not_repeated(failing, model):
+    with NuggetIndex.create("http://localhost:6333/refused", model) as index:
+        failing.calls.clear()
+        failing.errors.append(refused(400))
+        with pytest.raises(IndexFileError, match="400"):
+            index.delete(["a"])
+        assert len(failing.calls) == 1
+
+
+def test_shards_and_replicas_are_passed_on_when_a_collection_is_created(failing, model, tmp_path):
+    with NuggetIndex.create("http://localhost:6333/parts", model, shards=6, replicas=2):
+        (created,) = (kwargs for name, kwargs in failing.calls if name == "create_collection")
+        assert (created["shard_number"], created["replication_factor"]) == (6, 2)
+    with pytest.raises(ConfigError, match="shards must be"):
+        NuggetIndex.create("http://localhost:6333/none", model, shards=0)
+    with pytest.raises(ConfigError, match="only a collection on a server has shards"):
+        NuggetIndex.create(tmp_path / "index", model, replicas=2)
+    assert not (tmp_path / "index").exists()

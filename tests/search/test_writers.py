@@ -1,6 +1,9 @@
-"""Two writers of one index: the second is refused, and nothing is mixed."""
+"""Several processes with one index: a second writer is refused, and readers work on copies."""
 
 from __future__ import annotations
+
+import json
+import threading
 
 import pytest
 
@@ -8,6 +11,7 @@ from tests.search.conftest import IDS
 from tests.tiny import CORPUS
 from textnuggets import NuggetIndex
 from textnuggets.errors import IndexFileError
+from textnuggets.search.backends import edge
 from textnuggets.search.backends import folder as files
 
 # Texts of these tests have characters that the tiny tokenizer does not know.
@@ -18,7 +22,7 @@ def state(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_every_command_is_refused_in_one_line_while_an_index_is_open(run, model, tmp_path):
+def test_every_command_that_writes_is_refused_in_one_line_while_an_index_is_open(run, model, tmp_path):
     place = tmp_path / "index"
     (tmp_path / "docs.txt").write_text("A line.\n")
     with NuggetIndex.create(place, model) as index:
@@ -30,8 +34,6 @@ def test_every_command_is_refused_in_one_line_while_an_index_is_open(run, model,
             ["index", "delete", place, "doc-0"],
             ["index", "compact", place],
             ["index", "check", place],
-            ["index", "info", place],
-            ["search", place, "cat"],
         ):
             failed = run(*arguments)
             assert failed.returncode == 2
@@ -95,3 +97,81 @@ def test_an_index_that_another_process_compacted_before_the_lock_is_opened(model
     with NuggetIndex.open(place) as index:
         assert index.manifest.engine == "engine-2"
         assert len(index) == 5
+
+
+def test_readers_find_what_was_written_when_they_were_opened(model, tmp_path):
+    place = tmp_path / "index"
+    with NuggetIndex.create(place, model) as index:
+        index.add(IDS[:3], CORPUS[:3])
+        with NuggetIndex.open(place, model, read_only=True) as first:
+            index.add(IDS[3:], CORPUS[3:])
+            index.add(["doc-0"], ["Other words."])
+            with NuggetIndex.open(place, read_only=True) as second:
+                index.delete(["doc-1"])
+                index.compact()
+                index.add(["new"], ["New."])
+                assert len(second) == 5
+                assert second.search("Other words.", k=1)[0].text == "Other words."
+                assert second.search(CORPUS[1], k=1)[0].id == "doc-1"
+            assert {hit.id: hit.text for hit in first.search("cat")} == dict(
+                zip(IDS, CORPUS[:3], strict=False)
+            )
+        assert len(index) == 5
+        assert index.search("New.", k=1)[0].id == "new"
+    assert not list(place.glob(".*.tmp"))
+    assert NuggetIndex.check(place).damage == []
+
+
+def test_a_reader_beside_another_process_cannot_write(model, tmp_path):
+    place = tmp_path / "index"
+    with NuggetIndex.create(place, model) as index:
+        index.add(IDS, CORPUS)
+        before = state(place)
+        with NuggetIndex.open(place, model, read_only=True) as reader:
+            for change in (
+                lambda: reader.add(["a"], ["Text."]),
+                lambda: reader.delete(["doc-0"]),
+                reader.compact,
+            ):
+                with pytest.raises(IndexFileError, match="so it can only be read"):
+                    change()
+        assert state(place) == before
+
+
+def test_commands_that_read_work_while_another_process_writes(run, model, tmp_path):
+    place = tmp_path / "index"
+    with NuggetIndex.create(place, model) as index:
+        index.add(IDS, CORPUS)
+        assert json.loads(run("index", "info", place).stdout)["documents"] == 5
+        assert run("search", place, CORPUS[2], "-k", "1").stdout.startswith("1. doc-2")
+        index.add(["more"], ["More."])
+        assert len(index) == 6
+
+
+def test_a_reader_waits_until_a_change_is_complete(model, tmp_path):
+    place = tmp_path / "index"
+    with NuggetIndex.create(place, model) as index:
+        index.add(IDS, CORPUS)
+        opened = []
+
+        def read():
+            with NuggetIndex.open(place, model, read_only=True) as reader:
+                opened.append(len(reader))
+
+        reading = threading.Thread(target=read)
+        with files.lock_files(place):
+            reading.start()
+            reading.join(0.3)
+            assert not opened
+        reading.join()
+        assert opened == [5]
+
+
+def test_a_copy_is_not_made_on_a_full_disk(model, tmp_path, monkeypatch):
+    place = tmp_path / "index"
+    with NuggetIndex.create(place, model) as index:
+        index.add(IDS, CORPUS)
+        monkeypatch.setattr(edge, "SPARE", 1 << 60)
+        with pytest.raises(IndexFileError, match=r"the disk has .* MB left"):
+            NuggetIndex.open(place, model, read_only=True)
+    assert not list(place.glob(".*.tmp"))

@@ -7,8 +7,10 @@ import base64
 import numpy as np
 import pytest
 
+from tests.serve.requests import connect
 from tests.tiny import CORPUS
-from textnuggets import maxsim
+from textnuggets import NuggetIndex, maxsim
+from textnuggets.serve.app import create_app
 
 
 def test_embeddings_have_openais_format(client, copier):
@@ -124,6 +126,18 @@ def test_search_returns_documents_of_the_index(client):
     assert found[0]["matches"][0]["document"]
     filtered = client.post("/search", json={"query": CORPUS[2], "filter": {"n": 4}}).json()["hits"]
     assert [hit["id"] for hit in filtered] == ["d4"]
+
+
+def test_search_ranks_by_words_only_if_the_index_has_words(client, copier, tmp_path):
+    refused = client.post("/search", json={"query": "lamps", "hybrid": True})
+    assert refused.status_code == 422
+    assert refused.json()["error"]["param"] == "hybrid"
+    with NuggetIndex.create(tmp_path / "index", copier, words=True) as index:
+        index.add([f"d{i}" for i in range(5)], CORPUS)
+        with connect(create_app({"tiny": copier}, index)) as other:
+            for word, best in (("lamps", "d4"), ("letters", "d2")):  # stems count
+                found = other.post("/search", json={"query": word, "hybrid": True}).json()["hits"]
+                assert found[0]["id"] == best
 
 
 def test_search_returns_whole_texts_only_on_request(client):

@@ -75,12 +75,29 @@ def build(
     dtype: Annotated[
         str | None,
         typer.Option(
-            help="Data type of the stored vectors: float32, float16, int8 or int4; the model's by default ('search': int4)."
+            help="Data type of the stored vectors: float32, float16, int8 or int4; by default int4, or float16 if the model has a decoder."
         ),
     ] = None,
     store_text: Annotated[
         bool, typer.Option("--store-text/--no-store-text", help="Whether to store texts with the vectors.")
     ] = True,
+    words: Annotated[
+        bool, typer.Option("--words/--no-words", help="Whether to store words for 'search --hybrid'.")
+    ] = False,
+    first_stage: Annotated[
+        bool | None,
+        typer.Option(
+            "--first-stage/--no-first-stage",
+            help="Whether searches score only the best candidates of a first stage; by default from 20,000 documents on.",
+        ),
+    ] = None,
+    shards: Annotated[
+        int | None,
+        typer.Option(min=1, help="Parts of a new collection on a cluster; its default if not given."),
+    ] = None,
+    replicas: Annotated[
+        int | None, typer.Option(min=1, help="Copies of each part; the cluster's default if not given.")
+    ] = None,
     skip_bad: SkipBad = False,
     api_key: Key = None,
 ) -> None:
@@ -94,7 +111,15 @@ def build(
     loaded = load_model(model)
     if NuggetIndex.exists(out, api_key):
         index = NuggetIndex.open(out, loaded, api_key)
-        _check_settings(index, ratio, query_ratio, dtype, store_text)
+        _check_settings(
+            index,
+            ratio=ratio,
+            query_ratio=query_ratio,
+            dtype=dtype,
+            store_text=store_text,
+            words=words,
+            first_stage=first_stage,
+        )
     else:
         index = NuggetIndex.create(
             out,
@@ -105,6 +130,10 @@ def build(
             store_text,
             lasting_name(model),
             api_key,
+            words,
+            first_stage,
+            shards,
+            replicas,
         )
     with index:
         _add(index, source, skip_bad)
@@ -169,17 +198,17 @@ def check(index: Place, api_key: Key = None) -> None:
 @app.command()
 def info(index: Place, api_key: Key = None) -> None:
     """Print the settings of an index, its size, and the size of its texts as JSON."""
-    with _open(index, api_key) as opened:
+    with _open(index, api_key, read_only=True) as opened:
         found = {key: "unknown" if value is None else value for key, value in opened.info().items()}
         print(json.dumps(found, indent=1))
 
 
-def _open(place: str, api_key: str | None, model: str | None = None) -> NuggetIndex:
+def _open(place: str, api_key: str | None, model: str | None = None, read_only: bool = False) -> NuggetIndex:
     from textnuggets.cli.options import load_model, quiet_transformers
     from textnuggets.search.index import NuggetIndex
 
     quiet_transformers()
-    return NuggetIndex.open(place, None if model is None else load_model(model), api_key)
+    return NuggetIndex.open(place, None if model is None else load_model(model), api_key, read_only)
 
 
 def _read(docs: str, skip_bad: bool) -> Iterator[Document] | list[Path]:
@@ -238,11 +267,8 @@ def _compact_if_it_pays(index: NuggetIndex, written: int) -> None:
         )
 
 
-def _check_settings(
-    index: NuggetIndex, ratio: float | None, query_ratio: float | None, dtype: str | None, store_text: bool
-) -> None:
+def _check_settings(index: NuggetIndex, **requested: Any) -> None:
     """Raise InputError if an existing index has other settings than requested."""
-    requested = {"ratio": ratio, "query_ratio": query_ratio, "dtype": dtype, "store_text": store_text}
     for key, value in requested.items():
         current = getattr(index.manifest, key)
         if value is not None and current != value:

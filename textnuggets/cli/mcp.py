@@ -26,6 +26,6 @@ def mcp(
 
     quiet_transformers()
     loaded = None if model is None else load_model(model)
-    with NuggetIndex.open(index, loaded, api_key) as opened:
+    with NuggetIndex.open(index, loaded, api_key, read_only=True) as opened:
         _ = opened.model  # loaded before the first search
         make_server(opened).run("stdio")

@@ -42,6 +42,12 @@ def search(
         bool,
         typer.Option("--full", help="Print the whole text of each document, with the passages marked."),
     ] = False,
+    hybrid: Annotated[
+        bool, typer.Option("--hybrid", help="Rank by words, too; needs an index built with --words.")
+    ] = False,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Score every document, also if the index has a first stage.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line per document.")] = False,
     model: Annotated[
         str | None, typer.Option("--model", help="New folder of the index's model, if it was moved.")
@@ -62,10 +68,10 @@ def search(
 
     quiet_transformers()
     loaded = None if model is None else load_model(model)
-    with NuggetIndex.open(index, loaded, api_key) as opened:
+    with NuggetIndex.open(index, loaded, api_key, read_only=True) as opened:
         _ = opened.model  # loads the model, so that its time is not counted as search
         ready = time.monotonic()
-        hits = opened.search(query, k, required, min_score, full)
+        hits = opened.search(query, k, required, min_score, full, hybrid, exact)
     print(
         f"{ready - started:.1f} s to import torch and load {opened.manifest.model!r}, "
         f"{time.monotonic() - ready:.2f} s to search",

@@ -48,6 +48,7 @@ from textnuggets.model.nuggets import Nuggets
 from textnuggets.model.selection import get_selector
 from textnuggets.model.token_encoder import load_token_encoder
 from textnuggets.search.bm25 import BM25
+from textnuggets.search.manifest import default_dtype
 
 BATCH = 32  # windows encoded together
 PASSAGES = "passages"
@@ -115,7 +116,7 @@ class Vectors(System):
         self.ratio = self.model.config.ratio if named.ratio is None else named.ratio
         own = self.model.config.ratio_of_queries(self.ratio) if self.method is None else self.ratio
         self.query_ratio = named.query_ratio or query_ratio or own
-        self.dtype = stored_dtype(self.method, self.model)
+        self.dtype = stored_dtype(self.method, self.model.can_decode)
 
     @property
     def bytes_per_vector(self) -> int:
@@ -203,12 +204,12 @@ class Passages(Vectors):
         return {**super().describe(), "words": self.words}
 
 
-def stored_dtype(method: str | None, model: NuggetModel) -> str:
+def stored_dtype(method: str | None, can_decode: bool) -> str:
     """Return the dtype in which the vectors of a method are stored, and counted.
 
-    Nuggets have the default of the model's indexes; `bits` are bits, and other vectors float16.
+    Nuggets have the default of an index; `bits` are bits, and other vectors float16.
     """
-    return model.config.index_dtype if method is None else "bit" if method == "bits" else OTHERS
+    return default_dtype(can_decode) if method is None else "bit" if method == "bits" else OTHERS
 
 
 @lru_cache(maxsize=4)

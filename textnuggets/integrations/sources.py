@@ -27,7 +27,7 @@ class Source(NamedTuple):
 
 def open_index(index: Place) -> NuggetIndex:
     """Return an open index, or open the one at a folder or address."""
-    return index if isinstance(index, NuggetIndex) else NuggetIndex.open(index)
+    return index if isinstance(index, NuggetIndex) else NuggetIndex.open(index, read_only=True)
 
 
 def find_sources(

@@ -9,6 +9,8 @@ from typing import Any, Self
 
 from transformers import AutoConfig, AutoModel
 
+from textnuggets.causal.config import CausalConfig
+from textnuggets.causal.modeling import CausalNuggetLM
 from textnuggets.errors import CheckpointError, ConfigError
 from textnuggets.io.disk import make_folder, sync_files
 from textnuggets.lm.config import Memory, NuggetLMConfig
@@ -64,12 +66,17 @@ class NuggetLM(SegmentDecoder):
 
     @classmethod
     def from_pretrained(cls, name: str | Path, *args: Any, **options: Any) -> Self:  # type: ignore[override]
-        """Load a saved language model: a shipped one by name, a folder or a hub id."""
+        """Load a saved language model: a shipped one by name, a folder or a hub id.
+
+        Return a `CausalNuggetLM` if it is the adapter of a decoder-only model.
+        """
         name = locate(name)
         hub = hub_options(options)
         with explain_saved(str(name)), quiet_loading():
             settings, _ = NuggetLMConfig.get_config_dict(str(name), **hub)
-            if (kind := settings.get("model_type")) != NuggetLMConfig.model_type:
+            if (kind := settings.get("model_type")) == CausalConfig.model_type:
+                return CausalNuggetLM.from_pretrained(name, *args, **options)  # type: ignore[return-value]
+            if kind != NuggetLMConfig.model_type:
                 raise CheckpointError(
                     f"{str(name)!r} is a {kind!r} model, not a language model with nuggets."
                 )

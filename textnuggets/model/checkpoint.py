@@ -56,7 +56,7 @@ def check_checkpoint(name: str, **hub: Any) -> None:
     with explain_loading(name):
         settings, _ = PreTrainedConfig.get_config_dict(name, **hub)
         kind = settings.get("model_type")
-    if kind == "nugget_lm":
+    if kind in ("nugget_lm", "nugget_causal_lm"):
         raise CheckpointError(f"{name!r} is a language model: load it with textnuggets.load or NuggetLM.")
     if kind != NuggetConfig.model_type:
         raise CheckpointError(

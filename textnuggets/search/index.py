@@ -32,10 +32,12 @@ from textnuggets.search.manifest import (
     FORMAT,
     Manifest,
     check_model,
+    default_dtype,
     load_model_of,
 )
 from textnuggets.search.querying import check_min_score, check_query, find_hits
 from textnuggets.search.results import Added, Hit
+from textnuggets.search.words import words_of_query
 from textnuggets.search.writing import Row, delete_documents, encoded_rows, to_rows, write_rows
 
 
@@ -75,6 +77,10 @@ class NuggetIndex:
         store_text: bool = True,
         model_name: str | None = None,
         api_key: str | None = None,
+        words: bool = False,
+        first_stage: bool | None = None,
+        shards: int | None = None,
+        replicas: int | None = None,
     ) -> Self:
         """Create an empty index.
 
@@ -83,12 +89,18 @@ class NuggetIndex:
             model: Model that encodes documents and queries.
             ratio: Compression ratio of documents; the model's by default.
             query_ratio: Compression ratio of queries; the model's by default.
-            dtype: Data type of the stored vectors: float32, float16, int8 or int4; the model's `index_dtype` by default.
+            dtype: Data type of the stored vectors: float32, float16, int8 or int4; by default int4, or float16 if the model
+                has a decoder.
             store_text: Whether to store texts with the vectors.
             model_name: Name by which `open` loads the model; by default the folder it was loaded from.
             api_key: API key of a server.
+            words: Whether to store the words of documents for hybrid searches; a word takes some 6 bytes.
+            first_stage: Whether searches have a first stage, which is faster in large indexes but may miss a document.
+                By default, an index in a folder has one if it has at least 20,000 documents when it is compacted.
+            shards: Parts into which a cluster of servers splits the index; the cluster's default if None.
+            replicas: Copies of each part; the cluster's default if None.
         """
-        dtype = model.config.index_dtype if dtype is None else dtype
+        dtype = default_dtype(model.can_decode) if dtype is None else dtype
         if dtype not in BITS:
             raise ConfigError(f"dtype must be one of {', '.join(BITS)}; got {dtype!r}.")
         if not model.config.comparable:
@@ -107,10 +119,16 @@ class NuggetIndex:
             dtype=dtype,
             store_text=store_text,
             engine="engine-1",
+            words=words,
+            first_stage=first_stage,
+            pooled=first_stage is True,
             decodable=model.can_decode,
         )
+        for name, count in (("shards", shards), ("replicas", replicas)):
+            if count is not None:
+                check_count(name, count, at_least=1)
         backend = backend_at(place, api_key)
-        backend.create(manifest)
+        backend.create(manifest, shards, replicas)
         return cls(backend, model)
 
     @classmethod
@@ -119,18 +137,26 @@ class NuggetIndex:
         return backend_at(place, api_key).exists()
 
     @classmethod
-    def open(cls, place: str | Path, model: TextInterface | None = None, api_key: str | None = None) -> Self:
+    def open(
+        cls,
+        place: str | Path,
+        model: TextInterface | None = None,
+        api_key: str | None = None,
+        read_only: bool = False,
+    ) -> Self:
         """Open an existing index.
 
         Args:
             place: Folder of the index, or `http://host:port/collection`.
             model: Model the index was built with; by default loaded by the name stored in the index.
             api_key: API key of a server.
+            read_only: Whether to open an index on disk also while another process has it open. The reader then works on a
+                copy, and does not see later changes.
         """
         backend = backend_at(place, api_key)
         if model is not None:
             check_model(backend.read_manifest(), model, backend.place)
-        backend.open()
+        backend.open(read_only)
         return cls(backend, model)
 
     @classmethod
@@ -253,6 +279,8 @@ class NuggetIndex:
         filter: Mapping[str, Any] | None = None,
         min_score: float | None = None,
         full: bool = True,
+        hybrid: bool = False,
+        exact: bool = False,
     ) -> list[Hit]:
         """Return the k documents that match the query best, best first.
 
@@ -263,12 +291,20 @@ class NuggetIndex:
             min_score: Score that documents must have at least, from -1 to 1; any by default.
             full: Whether hits have the whole text of their document, besides the passages that match best. Text that is
                 not stored is decoded from the vectors, if the model has a decoder.
+            hybrid: Whether to rank documents by their words, too, if the index has words. Scores are those of the vectors,
+                so they need not decrease from hit to hit.
+            exact: Whether to score every document, also if the index has a first stage.
         """
         check_count("k", k, at_least=1)
         check_min_score(min_score)
         check_query(query)
+        if hybrid and not self.manifest.words:
+            raise ConfigError(f"{self.place} has no words for a hybrid search: build it again with words.")
+        words = words_of_query(query) if hybrid else None
+        if words is not None and not words.indices:  # nothing but stop words
+            words = None
         nuggets = self.model.encode(query, ratio=self.manifest.query_ratio)
-        return find_hits(self._backend, self.model, nuggets, k, filter or {}, min_score, full)
+        return find_hits(self._backend, self.model, nuggets, k, filter or {}, min_score, full, words, exact)
 
     def info(self) -> dict[str, Any]:
         """Return the settings, the number of documents and, for a folder, its size on disk and that of its documents.

@@ -43,6 +43,12 @@ class Manifest:
     """Whether texts are stored with the vectors."""
     engine: str
     """Folder of the engine's files."""
+    words: bool = False
+    """Whether the words of documents are stored for hybrid searches."""
+    first_stage: bool | None = False
+    """Whether searches have a first stage; None if the number of documents decides when the index is compacted."""
+    pooled: bool = False
+    """Whether the engine's files have the vectors of a first stage."""
     decodable: bool = True
     """Whether everything is stored that decoding needs: scores and norms of nuggets."""
     complete: bool = True
@@ -112,12 +118,20 @@ _VALID: dict[str, Callable[[Any], bool]] = {
     "dtype": lambda value: isinstance(value, str) and value in BITS,
     "store_text": _is_bool,
     "engine": _is_engine,
+    "words": _is_bool,
+    "first_stage": lambda value: value is None or _is_bool(value),
+    "pooled": _is_bool,
     "decodable": _is_bool,
     "complete": _is_bool,
     "obsolete": lambda value: value is None or _is_engine(value),
     "checksums": lambda value: value is None or _are_checksums(value),
 }
 """What each field of a manifest may be. Folders have plain names, so that nothing outside the index is removed."""
+
+
+def default_dtype(can_decode: bool) -> str:
+    """Return the dtype of a new index: four bits, or float16 if the model has a decoder, which needs exact vectors."""
+    return "float16" if can_decode else "int4"
 
 
 def bytes_per_vector(dimensions: int, dtype: str) -> int:

@@ -14,7 +14,7 @@ from textnuggets.io.documents import is_unicode
 from textnuggets.model.interface import TextInterface
 from textnuggets.model.maxsim import unit
 from textnuggets.model.nuggets import Nuggets
-from textnuggets.search.backends.base import Backend
+from textnuggets.search.backends.base import Backend, Query, Words, rescaled, with_score
 from textnuggets.search.checking import check_document, check_score
 from textnuggets.search.labels import labels_of
 from textnuggets.search.manifest import CHECK
@@ -45,6 +45,8 @@ def find_hits(
     filter: Mapping[str, Any],
     min_score: float | None,
     full: bool,
+    words: Words | None,
+    exact: bool,
 ) -> list[Hit]:
     """Return the k best documents for an encoded query, best first; raise IndexFileError if one is damaged.
 
@@ -56,18 +58,27 @@ def find_hits(
         filter: Metadata that documents must have.
         min_score: Score that documents must have at least; None for any.
         full: Whether hits have the whole text of their document.
+        words: Words of the query, by which to rank documents, too.
+        exact: Whether to score every document, also if the index has a first stage.
     """
     query_vectors = unit(query, "query")
-    found = backend.engine.find(query_vectors, k, _filter_labels(filter))
+    wanted = Query(query_vectors, _filter_labels(filter), words, exact)
+    found = backend.engine.find(wanted, k)
     for item in found:
         check_score(item.document, item.score / len(query_vectors), backend.manifest)
+    try:
+        checked = {item.document.id: check_document(item.document, backend.manifest) for item in found}
+    except IndexFileError as error:
+        raise IndexFileError(f"{str(error).removesuffix('.')}: {CHECK}.") from error
+    if backend.manifest.dtype == "int4":
+        # The engine does not scale vectors, so its scores are a little too high or too low.
+        found = [with_score(rescaled(item.document), wanted) for item in found]
+        if words is None:
+            found.sort(key=lambda item: item.score, reverse=True)
     if min_score is not None:
         found = [item for item in found if item.score / len(query_vectors) >= min_score]
     documents = [item.document for item in found]
-    try:
-        nuggets = [check_document(item, backend.manifest) for item in documents]
-    except IndexFileError as error:
-        raise IndexFileError(f"{str(error).removesuffix('.')}: {CHECK}.") from error
+    nuggets = [checked[item.id] for item in documents]
     stored_texts = [item.payload.get("text") for item in documents]
     texts = _fill_in_texts(model, nuggets, stored_texts) if full else [None] * len(found)
     query_segments = _segment_spans(query)

@@ -24,6 +24,7 @@ from textnuggets.search.layout_bytes import PLACES, pack_layout
 from textnuggets.search.manifest import Manifest
 from textnuggets.search.payload import digest_content, pack_metadata, pack_spaces
 from textnuggets.search.results import Added
+from textnuggets.search.words import words_of_document
 
 BATCH = 128  # documents that are written together and then reported ...
 CHARACTERS = 200_000  # ... or fewer if they are long: this takes some seconds to encode
@@ -74,13 +75,16 @@ def encoded_rows(path: str | Path, manifest: Manifest, on_bad: BadLine) -> Itera
         )
     if about.get("ratio") not in (None, manifest.ratio):  # None: every text has a ratio of its own
         raise IndexFileError(f"{path} was made at the ratio {about['ratio']}, the index at {manifest.ratio}.")
-    return _read_rows(path, manifest.store_text, on_bad)
+    return _read_rows(path, manifest, on_bad)
 
 
-def _read_rows(path: str | Path, store_text: bool, on_bad: BadLine) -> Iterator[Row]:
+def _read_rows(path: str | Path, manifest: Manifest, on_bad: BadLine) -> Iterator[Row]:
     for number, (name, nuggets, text) in enumerate(iter_rows(path), 1):
-        if text is None and store_text:
-            raise InputError(f"{path} holds no texts: encode --with-text, or index with --no-store-text.")
+        if text is None and (manifest.store_text or manifest.words):
+            without = " and without --words" if manifest.words else ""
+            raise InputError(
+                f"{path} holds no texts: encode --with-text, or index with --no-store-text{without}."
+            )
         document = Document(name, text or "", place=f"{path}, row {number}")
         with _handling(document, on_bad):
             digest = _digest_document(document)
@@ -156,7 +160,8 @@ def _to_stored(row: Row, nuggets: Nuggets, manifest: Manifest) -> Stored:
             payload["text_bytes"] = len(document.text.encode("utf-8"))
         if nuggets.layout.runs:  # to regenerate the text with its white space
             payload["spaces"] = pack_spaces(nuggets.layout)
-    return Stored(document.id, vectors, payload)
+    words = words_of_document(document.text) if manifest.words else None
+    return Stored(document.id, vectors, payload, words)
 
 
 def _digest_document(document: Document) -> str:

@@ -25,7 +25,7 @@ def load_all(
         names: Models to load; the default models if None or empty.
         index_path: The index, if any. Its model is loaded only if no other model has the same weights.
     """
-    index = None if index_path is None else NuggetIndex.open(index_path)
+    index = None if index_path is None else NuggetIndex.open(index_path, read_only=True)
     models: dict[str, TextInterface] = {}
 
     def add(name: str) -> TextInterface:
@@ -41,7 +41,7 @@ def load_all(
             same = (model for model in models.values() if has_fingerprint(model, expected))
             model = next(same, None) or add(index.manifest.model)
             index.close()
-            index = NuggetIndex.open(index.place, model)
+            index = NuggetIndex.open(index.place, model, read_only=True)
     except BaseException:
         if index is not None:
             index.close()

@@ -207,6 +207,7 @@ class SearchRequest(Request):
         None, description="Score that documents must have at least; any by default."
     )
     full: Flag = Field(False, description="Whether to return the whole text of each document.")
+    hybrid: Flag = Field(False, description="Whether to rank by words, too, if the index has words.")
 
 
 class SearchMatch(BaseModel):

@@ -14,6 +14,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from tools.website import reference
+from tools.website.notebooks import notebook_page
 
 ROOT = Path(__file__).parents[2]
 REPOSITORY = "https://github.com/textnuggets/textnuggets"
@@ -26,8 +27,11 @@ HOMES = {
     "models/search.md": "textnuggets/models/search/README.md",
     "models/reconstruct.md": "models/textnuggets_models/reconstruct/README.md",
     "models/lm.md": "models/textnuggets_models/lm/README.md",
+} | {
+    f"notebooks/{path.stem}.md": f"docs/notebooks/{path.name}"
+    for path in (ROOT / "docs" / "notebooks").glob("*.ipynb")
 }
-"""Pages of the site whose source is outside `docs`."""
+"""Pages of the site whose source is outside `docs`, or a notebook."""
 GENERATED = {
     "reference/python.md": reference.python_page,
     "reference/command-line.md": reference.command_line_page,
@@ -43,9 +47,12 @@ LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages from outside `docs`, the generated ones, and the benchmark results that pages link to."""
+    """Add the pages from outside `docs`, notebooks, the generated pages, and the benchmark results that pages link to."""
     for uri, home in HOMES.items():
-        text = (ROOT / home).read_text(encoding="utf-8")
+        if home.endswith(".ipynb"):
+            text = notebook_page(ROOT / home, f"{REPOSITORY}/blob/main/{home}")
+        else:
+            text = (ROOT / home).read_text(encoding="utf-8")
         files.append(File.generated(config, uri, content=text))
     for uri, write in GENERATED.items():
         files.append(File.generated(config, uri, content=write()))

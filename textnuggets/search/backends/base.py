@@ -13,6 +13,15 @@ from numpy.typing import NDArray
 from textnuggets.search.manifest import Manifest
 
 
+class Words(NamedTuple):
+    """Words of a text as a sparse vector."""
+
+    indices: list[int]
+    """Number of each word."""
+    values: list[float]
+    """Its weight."""
+
+
 class Stored(NamedTuple):
     """Document as an engine stores it."""
 
@@ -22,6 +31,21 @@ class Stored(NamedTuple):
     """`(k, d)` unit vectors."""
     payload: dict[str, Any]
     """JSON object stored with the vectors; searches can filter by its `labels`, a list of strings."""
+    words: Words | None = None
+    """Its words, if the index stores words."""
+
+
+class Query(NamedTuple):
+    """What an engine is to find."""
+
+    vectors: NDArray[np.float32]
+    """`(q, d)` unit vectors."""
+    labels: Sequence[str] = ()
+    """Labels that a document must all have."""
+    words: Words | None = None
+    """Words, which rank documents, too; None to rank by vectors alone."""
+    exact: bool = False
+    """Whether to score every document, also if the index has a first stage."""
 
 
 def rescaled(document: Stored) -> Stored:
@@ -42,6 +66,11 @@ class Found(NamedTuple):
     """MaxSim: the sum over the query's vectors of the highest dot product."""
 
 
+def with_score(document: Stored, query: Query) -> Found:
+    """Return a document with its score, for rankings by something else."""
+    return Found(document, float((query.vectors @ document.vectors.T).max(1).sum()))
+
+
 class Engine(ABC):
     """Multi-vector search engine: stores documents of unit vectors and ranks them by MaxSim."""
 
@@ -53,13 +82,14 @@ class Engine(ABC):
         """Write documents, replacing those with the same ids; return once they are durable."""
 
     @abstractmethod
-    def find(self, query: NDArray[np.float32], k: int, labels: Sequence[str]) -> list[Found]:
+    def find(self, query: Query, k: int) -> list[Found]:
         """Return the k best documents with their vectors, best first.
 
+        With words, the order is that of reciprocal ranks by vectors and by words.
+
         Args:
-            query: `(q, d)` unit vectors.
+            query: Vectors, and what else documents must match.
             k: Number of documents at most.
-            labels: Labels that a document must all have.
         """
 
     @abstractmethod
@@ -97,16 +127,26 @@ class Backend(ABC):
         """Return whether the index exists."""
 
     @abstractmethod
-    def create(self, manifest: Manifest) -> None:
-        """Create an empty index; raise IndexFileError if something is in its place."""
+    def create(self, manifest: Manifest, shards: int | None = None, replicas: int | None = None) -> None:
+        """Create an empty index; raise IndexFileError if something is in its place.
+
+        Args:
+            manifest: Settings of the index.
+            shards: Parts into which a cluster splits it; its own default if None.
+            replicas: Copies of each part in a cluster; its own default if None.
+        """
 
     @abstractmethod
     def read_manifest(self) -> Manifest:
         """Return the stored manifest without opening the index; raise IndexFileError if there is none."""
 
     @abstractmethod
-    def open(self) -> None:
-        """Open an existing index, locking it if only one process may use it."""
+    def open(self, read_only: bool = False) -> None:
+        """Open an existing index, locking it if only one process may use it.
+
+        Args:
+            read_only: Whether to open the index also while another process has it open.
+        """
 
     @abstractmethod
     def close(self) -> None:

@@ -7,16 +7,26 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from textnuggets.errors import IndexFileError, MissingExtraError
 from textnuggets.io.disk import sync_tree
 from textnuggets.io.files import disk_usage
 from textnuggets.io.panics import catching_panics
-from textnuggets.search.backends.base import Engine, Found, Stored
-from textnuggets.search.backends.points import PAGE, label_filter, point_id, to_payload, to_stored
-from textnuggets.search.manifest import CHECK
+from textnuggets.search.backends.base import Engine, Found, Query, Stored, with_score
+from textnuggets.search.backends.points import (
+    FUSED,
+    PAGE,
+    POOLS,
+    RANK,
+    WORDS,
+    label_filter,
+    nuggets_name,
+    point_id,
+    to_payload,
+    to_stored,
+    to_vectors,
+)
+from textnuggets.search.manifest import CHECK, Manifest
+from textnuggets.search.pools import CANDIDATES, FACTOR, pool_query
 
 try:
     import qdrant_edge as qdrant
@@ -34,57 +44,89 @@ Result = TypeVar("Result")
 
 
 class EdgeEngine(Engine):
-    """Engine on a folder of Qdrant Edge's files; searches are exact."""
+    """Engine on a folder of Qdrant Edge's files; searches are exact unless the index has a first stage."""
 
-    def __init__(self, folder: Path, shard: Any) -> None:
-        self.folder, self._shard = folder, shard
+    def __init__(self, folder: Path, manifest: Manifest, shard: Any) -> None:
+        self.folder, self._manifest, self._shard = folder, manifest, shard
         self._updates = 0  # updates since it was created or opened here
         self.before_update: Callable[[], None] = lambda: None
         """Called before each change of the files."""
 
     @classmethod
-    def create(cls, folder: Path, size: int, dtype: str) -> EdgeEngine:
-        """Create an empty engine for vectors of `size` dimensions."""
-        vectors = qdrant.EdgeVectorParams(
-            size=size,
-            distance=qdrant.Distance.Dot,
-            multivector_config=qdrant.MultiVectorConfig(qdrant.MultiVectorComparator.MaxSim),
-            datatype=DATATYPES[dtype],
-            # No graph: every document is scored, so that searches are exact.
-            hnsw_config=qdrant.HnswIndexConfig(m=0, ef_construct=16, full_scan_threshold=0),
+    def create(cls, folder: Path, manifest: Manifest) -> EdgeEngine:
+        """Create an empty engine for an index."""
+
+        def vectors(edges: int) -> Any:
+            return qdrant.EdgeVectorParams(
+                size=manifest.dimensions,
+                distance=qdrant.Distance.Dot,
+                multivector_config=qdrant.MultiVectorConfig(qdrant.MultiVectorComparator.MaxSim),
+                datatype=DATATYPES[manifest.dtype],
+                hnsw_config=qdrant.HnswIndexConfig(m=edges, ef_construct=100, full_scan_threshold=0),
+            )
+
+        # No graph of the nuggets: a search scores every document, or every candidate of the first stage.
+        named = {nuggets_name(manifest): vectors(edges=0)}
+        if manifest.pooled:
+            named[POOLS] = vectors(edges=16)
+        words = {WORDS: qdrant.EdgeSparseVectorParams(modifier=qdrant.Modifier.Idf)}
+        config = qdrant.EdgeConfig(
+            vectors=named,
+            sparse_vectors=words if manifest.words else None,
+            # The graph is built when the index is compacted, however small it is.
+            optimizers=qdrant.EdgeOptimizersConfig(indexing_threshold=1) if manifest.pooled else None,
+            # Without the log, vectors reach the disk before their payload, and a killed process leaves them inconsistent.
+            wal_enabled=True,
         )
-        # Without the log, vectors reach the disk before their payload, and a killed process leaves them inconsistent.
-        config = qdrant.EdgeConfig(vectors=vectors, wal_enabled=True)
         folder.mkdir()
-        engine = cls(folder, _try(folder, lambda: qdrant.EdgeShard.create(str(folder), config)))
+        engine = cls(folder, manifest, _try(folder, lambda: qdrant.EdgeShard.create(str(folder), config)))
         engine.flush()
         return engine
 
     @classmethod
-    def open(cls, folder: Path) -> EdgeEngine:
+    def open(cls, folder: Path, manifest: Manifest) -> EdgeEngine:
         """Open the engine of a folder."""
-        return cls(folder, _try(folder, lambda: _load(folder)))
+        return cls(folder, manifest, _try(folder, lambda: _load(folder)))
 
     def put(self, documents: Sequence[Stored]) -> None:
         """Write documents and flush them to disk."""
-        self._check_room(sum(item.vectors.nbytes for item in documents))
+        check_room(self.folder, 3 * sum(item.vectors.nbytes for item in documents))
         self._update(
             lambda: qdrant.UpdateOperation.upsert_points(
                 [
-                    qdrant.Point(point_id(item.id), item.vectors.tolist(), to_payload(item))
+                    qdrant.Point(
+                        point_id(item.id),
+                        to_vectors(item, self._manifest, qdrant.SparseVector),
+                        to_payload(item),
+                    )
                     for item in documents
                 ]
             )
         )
 
-    def find(self, query: NDArray[np.float32], k: int, labels: Sequence[str]) -> list[Found]:
-        """Score every document that has the labels, and return the k best."""
-        chosen = label_filter(qdrant, labels)
+    def find(self, query: Query, k: int) -> list[Found]:
+        """Score every document that has the labels or, if there are none, every candidate of the first stage."""
+        chosen = label_filter(qdrant, query.labels)
+        nuggets = qdrant.Query.Nearest(query.vectors.tolist(), nuggets_name(self._manifest))
+        first = []
+        if self._manifest.pooled and not query.labels and not query.exact:
+            candidates = qdrant.Query.Nearest(pool_query(query.vectors).tolist(), POOLS)
+            first = [qdrant.Prefetch(limit=max(CANDIDATES, FACTOR * k), query=candidates)]
+        ranked: Any = nuggets
+        if query.words is not None:
+            words = qdrant.Query.Nearest(qdrant.SparseVector(*query.words), WORDS)
+            limit = max(FUSED, k)
+            first = [
+                qdrant.Prefetch(limit=limit, query=nuggets, prefetches=first, filter=chosen),
+                qdrant.Prefetch(limit=limit, query=words, filter=chosen),
+            ]
+            ranked = qdrant.Fusion.Rrf(RANK)
         points = _try(
             self.folder,
             lambda: self._shard.query(
                 qdrant.QueryRequest(
-                    query=qdrant.Query.Nearest(query.tolist()),
+                    query=ranked,
+                    prefetches=first,
                     limit=k,
                     filter=chosen,
                     with_vector=True,
@@ -92,8 +134,10 @@ class EdgeEngine(Engine):
                 )
             ),
         )
+        if query.words is not None:
+            return [with_score(to_stored(point), query) for point in points]
         # The engine leaves out documents whose score is not a number.
-        if len(points) < k and len(points) != (count := self._count(chosen)):
+        if not first and len(points) < k and len(points) != (count := self._count(chosen)):
             raise IndexFileError(
                 f"{self.folder.parent} is damaged: {len(points):,} of {count:,} documents have a score; {CHECK}."
             )
@@ -168,16 +212,21 @@ class EdgeEngine(Engine):
         _try(self.folder, lambda: self._shard.update(make()))
         self.flush()
 
-    def _check_room(self, size: int) -> None:
-        """Raise IndexFileError if the disk is nearly full.
 
-        The engine writes to memory-mapped files, so a full disk would kill the process.
-        """
-        free = shutil.disk_usage(self.folder).free
-        if free < size * 3 + SPARE:
-            raise IndexFileError(
-                f"{self.folder}: the disk has {free / 1e6:,.0f} MB left, too little to continue. Reported documents are safe."
-            )
+def check_room(folder: Path, size: int) -> None:
+    """Raise IndexFileError if a disk is nearly full.
+
+    The engine writes to memory-mapped files, so a full disk would kill the process.
+
+    Args:
+        folder: Folder on the disk.
+        size: Bytes to write.
+    """
+    free = shutil.disk_usage(folder).free
+    if free < size + SPARE:
+        raise IndexFileError(
+            f"{folder}: the disk has {free / 1e6:,.0f} MB left, too little to continue. Reported documents are safe."
+        )
 
 
 def _load(folder: Path) -> Any:

@@ -4,6 +4,7 @@ index.json    the manifest; names the folder of the engine's files, and has thei
 engine-N/     the engine's files
 documents     how many documents the index must have at least, and the sums of their sizes if these are known
 .lock         locked by the process that has the index open
+.busy         locked while files change, or are copied for another reader
 
 Nothing is removed from the folder but the engine's files that the manifest names, and temporary files of its own.
 """
@@ -26,8 +27,9 @@ from textnuggets.io.hashing import digest_json, digest_sparse
 from textnuggets.search.manifest import Manifest
 from textnuggets.search.sizes import Sizes
 
-MANIFEST, COUNT, LOCK = "index.json", "documents", ".lock"
+MANIFEST, COUNT, LOCK, BUSY = "index.json", "documents", ".lock", ".busy"
 DIGEST = "digest"  # key of the manifest's own digest
+BUSY_SECONDS = 300  # to wait for a change or a copy of files to end
 SMALL = 1 << 20  # bytes; files up to this size are compared with their checksums whenever an index is opened
 
 
@@ -91,7 +93,7 @@ def check_is_free(folder: Path) -> None:
     if not folder.is_dir() or (folder / MANIFEST).is_file():
         return
     for path in folder.iterdir():
-        is_lock = path.name == LOCK and path.is_file() and not path.stat().st_size
+        is_lock = path.name in (LOCK, BUSY) and path.is_file() and not path.stat().st_size
         if not is_lock and not is_temporary(path):
             raise IndexFileError(
                 f"{folder} already exists, is not empty ({path.name}) and is not an index: name another folder."
@@ -154,15 +156,26 @@ def _engine_files(folder: Path, engine: str) -> list[Path]:
 # ---------------------------------------------------------------- lock
 
 
+class LockedError(IndexFileError):
+    """An index that another process has open."""
+
+
 def lock_folder(folder: Path) -> FileLock:
     """Lock an index for this process; the operating system releases the lock when the process ends."""
-    lock = FileLock(folder / LOCK, thread_local=False)
+    return _lock(folder, LOCK, 0, "wait for it, or use a Qdrant server for several at once")
+
+
+def lock_files(folder: Path) -> FileLock:
+    """Lock the files of an index while they change or are copied, waiting for others that do."""
+    return _lock(folder, BUSY, BUSY_SECONDS, f"it has changed files for {BUSY_SECONDS} s; try again")
+
+
+def _lock(folder: Path, name: str, seconds: float, advice: str) -> FileLock:
+    lock = FileLock(folder / name, thread_local=False)
     try:
-        lock.acquire(timeout=0)
+        lock.acquire(timeout=seconds)
     except Timeout as error:
-        raise IndexFileError(
-            f"{folder} is open in another process: wait for it, or use a Qdrant server for several at once."
-        ) from error
+        raise LockedError(f"{folder} is open in another process: {advice}.") from error
     except OSError as error:
         raise IndexFileError(f"{folder} cannot be locked ({error}).") from error
     return lock

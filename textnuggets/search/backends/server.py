@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, TypeVar
 from urllib.parse import urlparse
 
-import numpy as np
-from numpy.typing import NDArray
-
 from textnuggets.errors import ConfigError, IndexFileError, InputError, MissingExtraError
-from textnuggets.search.backends.base import Backend, Engine, Found, Stored
-from textnuggets.search.backends.points import PAGE, label_filter, point_id, to_payload, to_stored
+from textnuggets.search.backends.base import Backend, Engine, Found, Query, Stored, with_score
+from textnuggets.search.backends.points import (
+    FUSED,
+    PAGE,
+    POOLS,
+    RANK,
+    WORDS,
+    label_filter,
+    nuggets_name,
+    point_id,
+    to_payload,
+    to_stored,
+    to_vectors,
+)
 from textnuggets.search.manifest import Manifest
+from textnuggets.search.pools import CANDIDATES, FACTOR, pool_query
 
 try:
     from qdrant_client import QdrantClient, models
-    from qdrant_client.http.exceptions import ApiException
+    from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
 except ImportError as error:
     raise MissingExtraError("qdrant-client", "search", "an index on a server") from error
 
 SECONDS = 60  # timeout of a request
+AWAY = (429, 502, 503, 504)  # status codes of a server that is busy or starting
+PAUSES = (0.5, 1, 2, 4)  # seconds before a failed request is repeated
 REQUEST_NUMBERS = 1_000_000  # numbers per request: about 20 MB of JSON, while a server accepts 32 MB
 MOST_NUMBERS = 1_048_576  # a server rejects documents with more numbers
 DATATYPES = {
@@ -49,7 +62,9 @@ def connect(url: str, api_key: str | None = None) -> QdrantClient:
 
 
 class ServerEngine(Engine):
-    """Engine on a collection of a server; searches are exact."""
+    """Engine on a collection of a server; searches are exact unless the index has a first stage."""
+
+    manifest: Manifest  # set when the index is created or opened
 
     def __init__(self, client: QdrantClient, collection: str) -> None:
         self.client, self.collection = client, collection
@@ -72,7 +87,9 @@ class ServerEngine(Engine):
                 request, numbers = [], 0
             request.append(
                 models.PointStruct(
-                    id=point_id(item.id), vector=item.vectors.tolist(), payload=to_payload(item)
+                    id=point_id(item.id),
+                    vector=to_vectors(item, self.manifest, models.SparseVector),
+                    payload=to_payload(item),
                 )
             )
             numbers += item.vectors.size
@@ -81,18 +98,37 @@ class ServerEngine(Engine):
     def _send(self, points: list[Any]) -> None:
         self._try(lambda: self.client.upsert(self.collection, points, wait=True))
 
-    def find(self, query: NDArray[np.float32], k: int, labels: Sequence[str]) -> list[Found]:
-        """Score every document that has the labels, and return the k best."""
+    def find(self, query: Query, k: int) -> list[Found]:
+        """Score every document that has the labels or, if there are none, every candidate of the first stage."""
+        chosen = label_filter(models, query.labels)
+        nuggets, name = query.vectors.tolist(), nuggets_name(self.manifest) or None
+        first: list[models.Prefetch] = []
+        if self.manifest.pooled and not query.labels and not query.exact:
+            candidates = pool_query(query.vectors).tolist()
+            first = [models.Prefetch(query=candidates, using=POOLS, limit=max(CANDIDATES, FACTOR * k))]
+        ranked: Any = nuggets
+        if query.words is not None:
+            words = models.SparseVector(indices=query.words.indices, values=query.words.values)
+            limit = max(FUSED, k)
+            first = [
+                models.Prefetch(query=nuggets, using=name, prefetch=first, limit=limit, filter=chosen),
+                models.Prefetch(query=words, using=WORDS, limit=limit, filter=chosen),
+            ]
+            ranked = models.RrfQuery(rrf=models.Rrf(k=RANK))
         answer = self._try(
             lambda: self.client.query_points(
                 self.collection,
-                query=query.tolist(),
+                query=ranked,
+                using=None if query.words is not None else name,
+                prefetch=first or None,
                 limit=k,
-                query_filter=label_filter(models, labels),
+                query_filter=chosen,
                 with_vectors=True,
                 with_payload=True,
             )
         )
+        if query.words is not None:
+            return [with_score(to_stored(point), query) for point in answer.points]
         return [Found(to_stored(point), point.score) for point in answer.points]
 
     def get(self, ids: Sequence[str]) -> list[Stored]:
@@ -130,11 +166,14 @@ class ServerEngine(Engine):
         self.client.close()
 
     def _try(self, action: Callable[[], Result]) -> Result:
-        return _try(self.collection, action)
+        # Documents have the same ids if they are sent again, so every request may be repeated.
+        return _try(self.collection, action, PAUSES)
 
 
 class ServerBackend(Backend):
     """Index in a collection, whose metadata is the manifest; the server locks and compacts by itself."""
+
+    engine: ServerEngine
 
     def __init__(self, place: str, api_key: str | None = None) -> None:
         super().__init__(place)
@@ -146,25 +185,37 @@ class ServerBackend(Backend):
         """Return whether the collection exists."""
         return bool(_try(self.collection, lambda: self.client.collection_exists(self.collection)))
 
-    def create(self, manifest: Manifest) -> None:
+    def create(self, manifest: Manifest, shards: int | None = None, replicas: int | None = None) -> None:
         """Create an empty collection."""
         if self.exists():
             raise IndexFileError(f"{self.place} already exists: open it, or name another collection.")
-        vectors = models.VectorParams(
-            size=manifest.dimensions,
-            distance=models.Distance.DOT,
-            datatype=DATATYPES[manifest.dtype],
-            multivector_config=models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM),
-            # No graph: every document is scored, so that searches are exact.
-            hnsw_config=models.HnswConfigDiff(m=0),
-        )
+
+        def vectors(edges: int) -> models.VectorParams:
+            return models.VectorParams(
+                size=manifest.dimensions,
+                distance=models.Distance.DOT,
+                datatype=DATATYPES[manifest.dtype],
+                multivector_config=models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM),
+                hnsw_config=models.HnswConfigDiff(m=edges),
+            )
+
+        # No graph of the nuggets: a search scores every document, or every candidate of the first stage.
+        named = {nuggets_name(manifest): vectors(edges=0)}
+        if manifest.pooled:
+            named[POOLS] = vectors(edges=16)
+        words = models.SparseVectorParams(modifier=models.Modifier.IDF)
         _try(
             self.collection,
             lambda: self.client.create_collection(
-                self.collection, vectors_config=vectors, metadata=asdict(manifest)
+                self.collection,
+                vectors_config=named if manifest.pooled else named[""],
+                sparse_vectors_config={WORDS: words} if manifest.words else None,
+                shard_number=shards,
+                replication_factor=replicas,
+                metadata=asdict(manifest),
             ),
         )
-        self.manifest = manifest
+        self._use(manifest)
 
     def read_manifest(self) -> Manifest:
         """Return the manifest in the metadata of the collection."""
@@ -173,9 +224,12 @@ class ServerBackend(Backend):
         info = _try(self.collection, lambda: self.client.get_collection(self.collection))
         return Manifest.read(dict(info.config.metadata or {}), self.place)
 
-    def open(self) -> None:
+    def open(self, read_only: bool = False) -> None:  # noqa: ARG002
         """Read the manifest."""
-        self.manifest = self.read_manifest()
+        self._use(self.read_manifest())
+
+    def _use(self, manifest: Manifest) -> None:
+        self.manifest = self.engine.manifest = manifest
 
     def close(self) -> None:
         """Close the connection."""
@@ -195,9 +249,22 @@ def split_address(address: str) -> tuple[str, str]:
     return f"{parts.scheme}://{parts.netloc}", collection
 
 
-def _try(collection: str, action: Callable[[], Result]) -> Result:
-    """Run a request; raise IndexFileError with the collection if it fails."""
+def _try(collection: str, action: Callable[[], Result], pauses: Sequence[float] = ()) -> Result:
+    """Run a request; raise IndexFileError with the collection if it fails.
+
+    Args:
+        collection: Collection, for error messages.
+        action: Request, which may be run several times.
+        pauses: Seconds to wait before each further attempt, if the server is away.
+    """
     try:
+        for pause in pauses:
+            try:
+                return action()
+            except (ResponseHandlingException, UnexpectedResponse) as error:
+                if isinstance(error, UnexpectedResponse) and error.status_code not in AWAY:
+                    raise
+                time.sleep(pause)
         return action()
     except (ApiException, ValueError, OSError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:300] or type(error).__name__

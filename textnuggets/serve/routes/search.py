@@ -24,11 +24,18 @@ async def search(request: s.SearchRequest, service: Running) -> s.SearchAnswer:
     if named not in (None, served):
         raise Refused(422, f"the index was built with {served.name!r}: use that model, or none.", "model")
     check_filled(query=request.query)
+    if request.hybrid and not index.manifest.words:
+        raise Refused(
+            422, "the index has no words: build it again with 'textnuggets index --words'.", "hybrid"
+        )
     cut = await service.check_texts(served, query=[request.query])
     for item in (request.filter or {}).items():
         if not all(is_unicode(str(part)) for part in item):
             raise Refused(422, "filter is not valid Unicode: it contains an unpaired surrogate.", "filter")
     work = service.worker.run(
-        lambda: index.search(request.query, request.k, request.filter, request.min_score, request.full), cut
+        lambda: index.search(
+            request.query, request.k, request.filter, request.min_score, request.full, request.hybrid
+        ),
+        cut,
     )
     return responses.hits(await service.timed(work), request.full, service.models.warning(served))
