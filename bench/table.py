@@ -39,10 +39,12 @@ ORDER = (
     "input-fuzz",
 )
 
-# Alternatives: label -> system in docs/results/search, row of the index benchmark.
+# Alternatives: label -> system in docs/results/search, row of the index benchmark if it is one of it.
 CHOICES = {
     "nuggets (`search`)": ("search", "nuggets"),
     "one vector per document": ("gte-small:mean", "one vector"),
+    "one vector per passage, as many bytes as `search`": ("gte-small:passages", None),
+    "means of equal chunks, one for ten tokens": ("gte-small:chunk_means@0.1/0.25", None),
     "a vector for every token": ("gte-small:all", "all tokens"),
     "BM25": ("bm25", "bm25"),
 }
@@ -101,36 +103,32 @@ def index_table() -> str:
 
 def choice_table() -> str:
     """Return quality, size and latency of nuggets and of their alternatives."""
-    quality = {
-        task: {row["system"]: row["measures"]["nDCG@10"]["mean"] for row in _similarity(task)["results"]}
-        for task in ("cranfield", "time")
+    found = {
+        task: {row["system"]: row for row in _similarity(task)["results"]} for task in ("cranfield", "time")
     }
+    every, _ = CHOICES["a vector for every token"]
+    tokens = {task: rows[every]["vectors"] for task, rows in found.items()}  # of a document
     measured = read("index-size")
     rows = [
-        f"| | Cranfield ({_tokens('cranfield')} tokens), nDCG@10 | TIME ({_tokens('time')} tokens), nDCG@10 | "
-        f"{measured['config']['documents']:,} passages on disk | a query, median |",
+        f"| | Cranfield ({tokens['cranfield']:.0f} tokens), nDCG@10 | TIME ({tokens['time']:.0f} tokens), nDCG@10 | "
+        f"bytes per token (TIME) | a query among {measured['config']['documents']:,} passages |",
         "|---|---|---|---|---|",
     ]
     for label, (system, name) in CHOICES.items():
-        row = measured["rows"][name]
-        size = "" if row["bytes"] is None else f"{row['bytes'] / 1e6:,.0f} MB"
-        cells = [f"{quality[task][system]:.1f}" for task in quality]
-        rows.append(f"| {label} | {' | '.join(cells)} | {size} | {row['p50_ms']:,.0f} ms |")
+        cells = [f"{results[system]['measures']['nDCG@10']['mean']:.1f}" for results in found.values()]
+        size = found["time"][system]["bytes"] / tokens["time"]
+        latency = "" if name is None else f"{measured['rows'][name]['p50_ms']:,.0f} ms"
+        rows.append(f"| {label} | {' | '.join(cells)} | {size:,.1f} | {latency} |")
     return "\n".join(
         [
             *rows,
             "",
-            "Higher nDCG is better. The first three use the same backbone, gte-small; exact search on one CPU thread "
-            "([disk and time](bench/results/index-size.json), [Cranfield](docs/results/search/cranfield/similarity.md), "
-            "[TIME](docs/results/search/time/similarity.md)).",
+            "Higher nDCG is better. All but BM25 use the same encoder, gte-small. Bytes are those of vectors, or of BM25's scores: "
+            "four bits per number for `search`, float16 for others. Queries: exact search on one CPU thread, median "
+            "([Cranfield](docs/results/search/cranfield/similarity.md), [TIME](docs/results/search/time/similarity.md), "
+            "[latency](bench/results/index-latency.json)).",
         ]
     )
-
-
-def _tokens(task: str) -> int:
-    """Return the mean number of tokens of a document, which is its number of vectors where every token has one."""
-    system, _ = CHOICES["a vector for every token"]
-    return round(next(row["vectors"] for row in _similarity(task)["results"] if row["system"] == system))
 
 
 def _similarity(task: str) -> dict[str, Any]:
