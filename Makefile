@@ -28,8 +28,8 @@ $(VENV)/.torch: constraints.txt
 	$(BIN)/pip install -q "$$(grep '^torch==' constraints.txt)"
 	@touch $@
 
-$(VENV)/.demo: $(VENV)/.torch pyproject.toml models/pyproject.toml
-	$(BIN)/pip install -q -c constraints.txt -e . -e ./models
+$(VENV)/.demo: $(VENV)/.torch pyproject.toml
+	$(BIN)/pip install -q -c constraints.txt -e .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.torch pyproject.toml models/pyproject.toml

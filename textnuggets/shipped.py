@@ -1,7 +1,7 @@
 """The models that ship with textnuggets, by name.
 
-`search` is part of this package. The larger models, `reconstruct` and `lm`, are in the distribution
-`textnuggets-models`, which `pip install 'textnuggets[models]'` installs.
+`search` and `reconstruct` are part of this package. `lm` is in the distribution `textnuggets-models`, which
+`pip install 'textnuggets[models]'` installs, together with the earlier `reconstruct` it was trained on.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """python -m tools.screenshots [INDEX]: take a screenshot of every tab of the page in Chromium, into docs/page.
 
-Needs `pip install playwright`, Chromium and both models (`pip install 'textnuggets[models]'`). INDEX is the index for the
-last tab; without it that tab is skipped.
+Needs `pip install playwright` and Chromium. INDEX is the index for the last tab; without it that tab is skipped.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import pytest
 from tests.serve.requests import connect
 from tests.tiny import CORPUS
 from textnuggets import NuggetIndex, NuggetModel, load
-from textnuggets.errors import IndexFileError, MissingExtraError
+from textnuggets.errors import IndexFileError
 from textnuggets.model.fingerprint import fingerprint
 from textnuggets.serve.app import create_app
 from textnuggets.serve.loading import load_all
@@ -69,17 +69,6 @@ def test_both_shipped_models_are_served_by_default(loaded):
     models, index = load_all(None, None)
     assert list(models) == loaded == ["search", "reconstruct"]
     assert index is None
-
-
-def test_without_textnuggets_models_only_search_is_served_with_a_note(loaded, monkeypatch, capsys):
-    def missing(_):
-        raise MissingExtraError("textnuggets-models", "models", "the model 'reconstruct'")
-
-    monkeypatch.setattr("textnuggets.serve.loading.locate", missing)
-    models, _ = load_all(None, None)
-    assert list(models) == loaded == ["search"]
-    (note,) = capsys.readouterr().err.splitlines()
-    assert note.startswith("note: only 'search' is served; the model 'reconstruct' needs")
 
 
 def test_the_model_of_the_index_replaces_search_by_default(loaded, place):

@@ -48,7 +48,7 @@ def serve(
 ) -> None:
     """Serve embeddings, reranking, decoding and search over HTTP, with a web page to try them.
 
-    By default, the models are 'search' (or the model of the index) and, if it is installed, 'reconstruct'.
+    By default, the models are 'search' (or the model of the index) and 'reconstruct'.
     """
     for name in model or ():
         locate(name)  # reports a wrong name before torch is imported

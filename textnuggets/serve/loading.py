@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
-from textnuggets.errors import CheckpointError, IndexFileError, MissingExtraError
+from textnuggets.errors import CheckpointError, IndexFileError
 from textnuggets.model.fingerprint import has_fingerprint, lasting_name
 from textnuggets.model.interface import TextInterface
 from textnuggets.model.load import load_nugget_model
 from textnuggets.search.index import NuggetIndex
 from textnuggets.serve.models import public_name
-from textnuggets.shipped import DEFAULT, locate
+from textnuggets.shipped import DEFAULT
 
 DECODER = "reconstruct"  # served by default, in addition to the model for comparing
 
@@ -50,14 +49,8 @@ def load_all(
 
 
 def _defaults(index: NuggetIndex | None) -> list[str]:
-    """Return the default models: one for comparing and, if it is installed, one with a decoder."""
-    comparing = DEFAULT if index is None else index.manifest.model
-    try:
-        locate(DECODER)
-    except MissingExtraError as error:
-        print(f"note: only {comparing!r} is served; {error}", file=sys.stderr)
-        return [comparing]
-    return [comparing, DECODER]
+    """Return the default models: one for comparing and one with a decoder."""
+    return [DEFAULT if index is None else index.manifest.model, DECODER]
 
 
 def _load(name: str, index: NuggetIndex | None) -> TextInterface:
