@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from huggingface_hub import EvalResult, ModelCard
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 CARDS = Path(__file__).parent / "cards"
 MEASURES = {"nDCG@10": "ndcg_at_10", "R@100": "recall_at_100", "RR": "mrr", "Success@1": "accuracy_at_1"}
@@ -27,7 +27,8 @@ def fill_card(name: str, tables: Sequence[Path], **facts: object) -> str:
     card = ModelCard(template.format(results=results, **facts))
     figures = [figure for table in tables for figure in _figures(name, table.with_suffix(".json"))]
     if figures:
-        card.data.model_name, card.data.eval_results = f"textnuggets {name}", figures
+        data = cast("ModelCardData", card.data)
+        data.model_name, data.eval_results = f"textnuggets {name}", figures
     return str(card)
 
 
@@ -36,26 +37,30 @@ def _figures(name: str, path: Path) -> Iterator[EvalResult]:
     if not path.is_file():
         return
     found = json.loads(path.read_text(encoding="utf-8"))
-    source = found["data"][0]["source"]
-    data = {"dataset_name": source.split(".")[0], "dataset_type": source.split(".")[0].replace("/", "-")}
+    source = found["data"][0]["source"].split(".")[0]
     rows: Iterable[dict[str, Any]] = found["results"]
     if found["question"] == "similarity":
         for row in rows:
             if row["system"] == name:
                 for measure, value in row["measures"].items():
                     kind = MEASURES.get(measure, measure)
-                    yield _figure("text-retrieval", kind, measure, value["mean"], **data)
+                    yield _figure("text-retrieval", kind, measure, value["mean"], source)
     elif found["question"] == "reconstruction":
         for row in rows:
             label = f"BLEU at r = {row['ratio']:g}, up to {row['max_tokens']} tokens"
-            yield _figure("feature-extraction", "bleu", label, row["bleu"], **data)
+            yield _figure("feature-extraction", "bleu", label, row["bleu"], source)
     elif found["question"] == "perplexity":
         for row in rows:
             label = f"perplexity by word, {row['history']} segments of history, a stride of {row['stride']}"
-            yield _figure("text-generation", "perplexity", label, row["word_perplexity"]["value"], **data)
+            yield _figure("text-generation", "perplexity", label, row["word_perplexity"]["value"], source)
 
 
-def _figure(task: str, kind: str, label: str, value: float, **data: str) -> EvalResult:
+def _figure(task: str, kind: str, label: str, value: float, source: str) -> EvalResult:
     return EvalResult(
-        task_type=task, metric_type=kind, metric_name=label, metric_value=round(value, 1), **data
+        task_type=task,
+        dataset_type=source.replace("/", "-"),
+        dataset_name=source,
+        metric_type=kind,
+        metric_name=label,
+        metric_value=round(value, 1),
     )
