@@ -181,8 +181,8 @@ def scale_table() -> str:
             *rows,
             "",
             f"{kind[0].upper()}{kind[1:]}, {nuggets:.1f} a passage, as {largest['config']['dtype']}, without texts; "
-            f"{largest['config']['queries']} queries of up to four vectors. Built at: without encoding. Memory: resident after "
-            "the searches in two stages, with Python and the parts of files that were read.",
+            f"{largest['config']['queries']} queries of up to four vectors. Built at: without encoding. Memory: by which "
+            "the process grew when it opened the index and searched it in two stages, with the parts of files that were read.",
         ]
     )
 

@@ -89,7 +89,7 @@ def counting(self, documents):
     puts += 1
     if puts == {fatal}:
         # The update reaches the engine, and the process is killed before anything is flushed.
-        def dying(self, make):
+        def dying(self, make, durable):
             self._shard.update(make())
             os.kill(os.getpid(), 9)
         type(self)._update = dying

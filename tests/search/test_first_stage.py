@@ -92,6 +92,22 @@ def test_an_index_gets_a_first_stage_when_it_is_compacted_with_many_documents(mo
     assert NuggetIndex.check(place).damage == []
 
 
+def test_opening_an_index_with_several_vectors_is_no_damage(model, tmp_path):
+    place = tmp_path / "index"
+    with NuggetIndex.create(place, model, first_stage=True, words=True) as index:
+        index.add(IDS, CORPUS)
+        index.compact()
+    for _ in range(8):  # the engine writes its settings in another order each time
+        with NuggetIndex.open(place) as index:
+            assert index.info()["checksums"] is True
+        checked = NuggetIndex.check(place)
+        assert checked.files > 10
+        assert checked.damage == []
+    settings = place / "engine-2" / "edge_config.json"
+    settings.write_text(settings.read_text().replace("Dot", "Not"))
+    assert "edge_config.json has other content" in NuggetIndex.check(place).damage[0]
+
+
 @pytest.mark.parametrize("first_stage", [True, False])
 def test_what_was_asked_for_does_not_depend_on_the_number_of_documents(
     model, tmp_path, monkeypatch, first_stage

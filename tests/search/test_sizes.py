@@ -16,7 +16,15 @@ from textnuggets.search.sizes import Sizes
 
 # Texts of these tests have characters that the tiny tokenizer does not know.
 pytestmark = pytest.mark.filterwarnings("ignore::textnuggets.errors.TextnuggetsWarning")
-KEYS = ("text_bytes", "tokens", "vectors", "vector_bytes", "bytes_per_token", "vector_bytes_per_token")
+KEYS = (
+    "text_bytes",
+    "tokens",
+    "vectors",
+    "vector_bytes",
+    "bytes_per_token",
+    "vector_bytes_per_token",
+    "bytes_per_vector",
+)
 
 
 def sizes_of(model, texts, ratio=0.2):
@@ -64,6 +72,7 @@ def test_bytes_per_token_are_those_of_vectors_and_of_the_folder(model, tmp_path,
     expected = sizes_of(model, CORPUS)
     assert info["vector_bytes"] == expected.vectors * size
     assert info["vector_bytes_per_token"] == pytest.approx(info["vector_bytes"] / expected.tokens, abs=0.01)
+    assert info["bytes_per_vector"] == pytest.approx(info["bytes"] / expected.vectors, abs=0.01)
     assert info["bytes_per_token"] == pytest.approx(info["bytes"] / expected.tokens, abs=0.01)
 
 

@@ -97,7 +97,7 @@ def half(vectors: Array) -> Array:
 def eight_bits(vectors: Array) -> Array:
     """Return vectors rounded to 255 steps from minus to plus the largest number of each vector."""
     largest = np.abs(vectors).max(1, keepdims=True)
-    step = np.where(largest > 0, largest, 1) / 127
+    step = np.where(largest > 1e-30, largest, 1) / 127  # smaller ones have too few digits
     return np.asarray(np.rint(vectors / step) * step, dtype=np.float32)
 
 

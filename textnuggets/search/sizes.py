@@ -63,14 +63,15 @@ def describe_sizes(sizes: Sizes | None, manifest: Manifest, bytes_on_disk: int) 
         None if vectors is None else vectors * bytes_per_vector(manifest.dimensions, manifest.dtype)
     )
 
-    def per_token(count: int | None) -> float | None:
-        return round(count / tokens, 2) if tokens and count is not None else None
+    def per(count: int | None, parts: int | None) -> float | None:
+        return round(count / parts, 2) if parts and count is not None else None
 
     return {
         "text_bytes": text_bytes,
         "tokens": tokens,
         "vectors": vectors,
         "vector_bytes": vector_bytes,
-        "bytes_per_token": per_token(bytes_on_disk),
-        "vector_bytes_per_token": per_token(vector_bytes),
+        "bytes_per_token": per(bytes_on_disk, tokens),
+        "vector_bytes_per_token": per(vector_bytes, tokens),
+        "bytes_per_vector": per(bytes_on_disk, vectors),
     }

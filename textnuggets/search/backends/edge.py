@@ -80,7 +80,9 @@ class EdgeEngine(Engine):
         )
         folder.mkdir()
         engine = cls(folder, manifest, _try(folder, lambda: qdrant.EdgeShard.create(str(folder), config)))
-        engine.flush()
+        # So that a filter does not read the payload of every document.
+        labels = qdrant.KeywordIndexParams(memory=qdrant.Memory.Cold)
+        engine._update(lambda: qdrant.UpdateOperation.create_field_index("labels", labels))
         return engine
 
     @classmethod
@@ -88,8 +90,8 @@ class EdgeEngine(Engine):
         """Open the engine of a folder."""
         return cls(folder, manifest, _try(folder, lambda: _load(folder)))
 
-    def put(self, documents: Sequence[Stored]) -> None:
-        """Write documents and flush them to disk."""
+    def put(self, documents: Sequence[Stored], durable: bool = True) -> None:
+        """Write documents, and flush them to disk unless they need not be durable yet."""
         check_room(self.folder, 3 * sum(item.vectors.nbytes for item in documents))
         self._update(
             lambda: qdrant.UpdateOperation.upsert_points(
@@ -101,7 +103,8 @@ class EdgeEngine(Engine):
                     )
                     for item in documents
                 ]
-            )
+            ),
+            durable,
         )
 
     def find(self, query: Query, k: int) -> list[Found]:
@@ -206,11 +209,12 @@ class EdgeEngine(Engine):
         """Close the files."""
         _try(self.folder, self._shard.close)
 
-    def _update(self, make: Callable[[], Any]) -> None:
+    def _update(self, make: Callable[[], Any], durable: bool = True) -> None:
         self.before_update()
         self._updates += 1
         _try(self.folder, lambda: self._shard.update(make()))
-        self.flush()
+        if durable:
+            self.flush()
 
 
 def check_room(folder: Path, size: int) -> None:

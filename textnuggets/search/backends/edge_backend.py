@@ -206,7 +206,7 @@ class EdgeBackend(Backend):
                 if manifest.dtype == "int4":
                     documents = map(rescaled, documents)
                 for batch in batches(documents, BATCH):
-                    compacted.put(batch)
+                    compacted.put(batch, durable=False)  # all of them are flushed at the end
                     sizes = sizes_after(sizes, (), batch)
                     progress.add(len(batch))
             compacted.optimize()

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, astuple
 from pathlib import Path
 from typing import Any
@@ -120,7 +121,7 @@ def unused_engine(folder: Path, current: str) -> str:
 def take_checksums(folder: Path, engine: str) -> dict[str, list[Any]]:
     """Return size and digest of the document count and of every file of an engine that is not open."""
     return {
-        path.relative_to(folder).as_posix(): [path.stat().st_size, digest_sparse(path)]
+        path.relative_to(folder).as_posix(): [path.stat().st_size, _digest(path)]
         for path in (folder / COUNT, *_engine_files(folder, engine))
     }
 
@@ -141,12 +142,20 @@ def find_damage(folder: Path, manifest: Manifest, small_only: bool = False) -> I
             yield f"{name} is missing"
         elif (found := path.stat().st_size) != size:
             yield f"{name} has {found:,} bytes instead of {size:,}"
-        elif (size <= SMALL or not small_only) and digest_sparse(path) != digest:
+        elif (size <= SMALL or not small_only) and digest not in (_digest(path), digest_sparse(path)):
             yield f"{name} has other content than when it was written"
     for path in _engine_files(folder, manifest.engine):
         name = path.relative_to(folder).as_posix()
         if name not in manifest.checksums:
             yield f"{name} was added"
+
+
+def _digest(path: Path) -> str:
+    """Return a digest of a file; that of JSON does not depend on the order of keys, which the engine changes."""
+    if path.suffix == ".json":
+        with suppress(ValueError, RecursionError):
+            return digest_json(json.loads(path.read_bytes()))
+    return digest_sparse(path)
 
 
 def _engine_files(folder: Path, engine: str) -> list[Path]:

@@ -215,6 +215,14 @@ class ServerBackend(Backend):
                 metadata=asdict(manifest),
             ),
         )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the client's local mode has no index of labels
+            _try(
+                self.collection,
+                lambda: self.client.create_payload_index(
+                    self.collection, "labels", models.PayloadSchemaType.KEYWORD
+                ),
+            )
         self._use(manifest)
 
     def read_manifest(self) -> Manifest:
