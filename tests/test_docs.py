@@ -225,6 +225,7 @@ def test_the_pages_name_only_options_that_exist():
     known = options(typer.main.get_command(app)) | {
         "--help",
         "--only",
+        "--passages",
         "--questions",
         "--task",
         "--shutdown-timeout",

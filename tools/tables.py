@@ -1,4 +1,4 @@
-"""python -m tools.tables: regenerate the tables of README.md and docs/results.md from docs/results."""
+"""python -m tools.tables: regenerate the tables of README.md, docs/results.md and docs/leaderboard.md from docs/results."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 from textnuggets.report.page import claims_table
 from textnuggets.shipped import JOBS, find_shipped
-from tools import language, reconstruction
+from tools import language, leaderboard, reconstruction
 from tools.marks import fill_marks
 from tools.reconstruction import by_ratio
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "docs" / "results"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "results.md")
+PAGES = (ROOT / "README.md", ROOT / "docs" / "results.md", ROOT / "docs" / "leaderboard.md")
 LICENCES = {"apache-2.0": "Apache-2.0", "cc-by-4.0": "CC BY 4.0", "mit": "MIT"}
 SINGLE = ("0.05", "0.1", "0.15", "0.25")
 # Results that the paper's claims are checked on, by the label in the table.
@@ -288,6 +288,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "language-longer-kinds": language.longer_kinds_table,
     "selection": selection_table,
     "claims": claims,
+    **leaderboard.TABLES,
 }
 
 

@@ -56,17 +56,19 @@ class EdgeEngine(Engine):
     def create(cls, folder: Path, manifest: Manifest) -> EdgeEngine:
         """Create an empty engine for an index."""
 
-        def vectors(edges: int) -> Any:
+        def vectors(edges: int, memory: Any = None) -> Any:
             return qdrant.EdgeVectorParams(
                 size=manifest.dimensions,
                 distance=qdrant.Distance.Dot,
                 multivector_config=qdrant.MultiVectorConfig(qdrant.MultiVectorComparator.MaxSim),
                 datatype=DATATYPES[manifest.dtype],
                 hnsw_config=qdrant.HnswIndexConfig(m=edges, ef_construct=100, full_scan_threshold=0),
+                memory=memory,
             )
 
-        # No graph of the nuggets: a search scores every document, or every candidate of the first stage.
-        named = {nuggets_name(manifest): vectors(edges=0)}
+        # No graph of the nuggets: a search scores every document, or every candidate of the first stage. By default, all
+        # vectors are read into memory when the engine is opened; those of candidates need not be.
+        named = {nuggets_name(manifest): vectors(0, qdrant.Memory.Cold if manifest.pooled else None)}
         if manifest.pooled:
             named[POOLS] = vectors(edges=16)
         words = {WORDS: qdrant.EdgeSparseVectorParams(modifier=qdrant.Modifier.Idf)}

@@ -190,17 +190,19 @@ class ServerBackend(Backend):
         if self.exists():
             raise IndexFileError(f"{self.place} already exists: open it, or name another collection.")
 
-        def vectors(edges: int) -> models.VectorParams:
+        def vectors(edges: int, on_disk: bool | None = None) -> models.VectorParams:
             return models.VectorParams(
                 size=manifest.dimensions,
                 distance=models.Distance.DOT,
                 datatype=DATATYPES[manifest.dtype],
                 multivector_config=models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM),
                 hnsw_config=models.HnswConfigDiff(m=edges),
+                on_disk=on_disk,
             )
 
-        # No graph of the nuggets: a search scores every document, or every candidate of the first stage.
-        named = {nuggets_name(manifest): vectors(edges=0)}
+        # No graph of the nuggets: a search scores every document, or every candidate of the first stage, whose vectors
+        # need not be in memory.
+        named = {nuggets_name(manifest): vectors(0, True if manifest.pooled else None)}
         if manifest.pooled:
             named[POOLS] = vectors(edges=16)
         words = models.SparseVectorParams(modifier=models.Modifier.IDF)
