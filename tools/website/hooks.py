@@ -25,7 +25,7 @@ HOMES = {
     "log.md": "LOG.md",
     "security.md": "SECURITY.md",
     "models/search.md": "textnuggets/models/search/README.md",
-    "models/reconstruct.md": "models/textnuggets_models/reconstruct/README.md",
+    "models/reconstruct.md": "textnuggets/models/reconstruct/README.md",
     "models/lm.md": "models/textnuggets_models/lm/README.md",
 } | {
     f"notebooks/{path.stem}.md": f"docs/notebooks/{path.name}"
