@@ -13,7 +13,7 @@ from transformers.cache_utils import DynamicLayer
 
 from textnuggets.causal.config import CausalConfig
 from textnuggets.causal.masks import Masks, streaming_masks
-from textnuggets.config import check_ratio
+from textnuggets.checks import check_ratio
 from textnuggets.errors import ConfigError
 
 
