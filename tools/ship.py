@@ -13,8 +13,8 @@ from pathlib import Path
 from textnuggets import NuggetLM, NuggetModel, load
 from textnuggets.io.folders import replacing_folder
 from textnuggets.shipped import OWN, find_shipped
+from tools.model_card import fill_card
 
-CARDS = Path(__file__).parent / "cards"
 BACKBONES = {"reconstruct": "Helsinki-NLP/opus-mt-fr-en", "search": "thenlper/gte-small"}
 WINDOWS = {"reconstruct": 128, "search": 256}  # longer texts are split into windows
 BITS = 7  # of stored weights; as good as eight, and an eighth smaller once compressed (LOG.md)
@@ -42,11 +42,9 @@ def main() -> None:
     to = chosen.to or (find_shipped("lm") if chosen.name == "lm" else OWN / chosen.name)
     assert to is not None  # `lm` is a shipped model
     to.parent.mkdir(parents=True, exist_ok=True)
-    results = "\n".join(table.read_text(encoding="utf-8") for table in chosen.tables) or "Not measured yet."
     with replacing_folder(to) as folder:
         facts = write_model(chosen.name, chosen.model, folder)
-        card = (CARDS / f"{chosen.name}.md").read_text(encoding="utf-8")
-        (folder / "README.md").write_text(card.format(results=results, **facts), encoding="utf-8")
+        (folder / "README.md").write_text(fill_card(chosen.name, chosen.tables, **facts), encoding="utf-8")
     size = sum(file.stat().st_size for file in to.iterdir())
     print(f"{to}: {size / 1e6:.1f} MB")
 

@@ -7,10 +7,11 @@ from textnuggets.config import ARCHITECTURE, NuggetConfig
 CARD = """\
 ---
 library_name: textnuggets
+pipeline_tag: {pipeline}
 tags:
 - nugget
 - multi-vector
-- text-compression
+{tags}
 {base}---
 # Nugget model on {name}
 
@@ -40,7 +41,11 @@ def model_card(config: NuggetConfig) -> str:
     name = config.backbone_name or f"a {config.backbone.model_type} configuration"
     # A local folder name is meaningless on other machines.
     is_hub_id = config.backbone_name is not None and config.backbone_name.count("/") == 1
+    # A model whose vectors may be compared can search; others were trained to be decoded.
+    tags = ("late-interaction", "sentence-similarity") if config.comparable else ("text-compression",)
     return CARD.format(
+        pipeline="sentence-similarity" if config.comparable else "feature-extraction",
+        tags="\n".join(f"- {tag}" for tag in tags),
         base=f"base_model: {config.backbone_name}\n" if is_hub_id else "",
         name=name,
         architecture=config.backbone.model_type,
