@@ -175,3 +175,20 @@ def test_files_of_a_user_in_an_index_are_kept(model, tmp_path):
     engines = {path.name for path in place.glob("engine-*")}
     assert engines == {"engine-manuals", "engine-2", "engine-9", "engine-4"}
     assert [path.read_text() for path in place.glob("*/motor.txt")] == ["mine"] * 3
+
+
+def test_an_index_of_the_first_format_is_still_read_and_changed(model, tmp_path):
+    place = tmp_path / "index"
+    with NuggetIndex.create(place, model, ratio=0.2, dtype="float16", first_stage=False) as index:
+        index.add(IDS[:4], CORPUS[:4])
+    early = json.loads((place / "index.json").read_text())
+    for name in ("digest", "words", "first_stage", "pooled", "decodable"):
+        del early[name]
+    (place / "index.json").write_text(json.dumps({**early, "format": 1}))
+    with NuggetIndex.open(place, model) as index:
+        index.add(IDS[4:], CORPUS[4:])
+        index.compact()
+        assert index.info()["format"] == 1
+        assert index.info()["pooled"] is False
+        assert [index.search(text, k=1)[0].id for text in CORPUS] == IDS
+    assert NuggetIndex.check(place).damage == []

@@ -46,7 +46,7 @@ def test_the_recipes_of_the_paper_have_its_settings():
         ("model.feedback=1", "model.feedback must be true or false, got 1"),
         (
             "objective.name=copy",
-            "must be one of autoencode, denoise, translate, contrastive or language_model, got 'copy'",
+            "must be one of autoencode, denoise, translate, contrastive, language_model or causal, got 'copy'",
         ),
         ("objective=autoencode", "objective must be a table of settings, got 'autoencode'"),
         ("objective.ratios=0.1", "objective.ratios must be a list"),

@@ -13,7 +13,7 @@ from transformers.cache_utils import DynamicLayer
 
 from textnuggets.causal.config import CausalConfig
 from textnuggets.causal.masks import Masks, streaming_masks
-from textnuggets.config import check_ratio
+from textnuggets.checks import check_ratio
 from textnuggets.errors import ConfigError
 
 
@@ -113,6 +113,18 @@ class NuggetCache(Cache):
     def reorder_cache(self, beam_idx: Tensor) -> None:
         """Select rows, for beam search."""
         self._each_row(lambda rows: rows.index_select(0, beam_idx.to(rows.device)))
+
+    def repeated(self, count: int) -> NuggetCache:
+        """Return a copy in which every row is repeated, for beam search."""
+        copied = NuggetCache(self.lm, self.ratio, len(self.layers))
+        for name in ("length", "current", "positions", "bias", "hidden", "waiting"):
+            setattr(copied, name, getattr(self, name))
+        for layer, own in zip(copied.layers, self.layers, strict=True):
+            if own.is_initialized:
+                layer.lazy_initialization(own.keys, own.values)
+                layer.keys, layer.values = own.keys, own.values
+        copied.batch_repeat_interleave(count)
+        return copied
 
     def batch_repeat_interleave(self, repeats: int) -> None:
         """Repeat every row."""

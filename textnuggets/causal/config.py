@@ -6,7 +6,7 @@ from typing import Any
 
 from transformers import PreTrainedConfig
 
-from textnuggets.config import check_count, check_ratio
+from textnuggets.checks import check_count, check_ratio
 from textnuggets.errors import ConfigError
 
 RULES = ("spread", "learned", "even")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Self
 
-import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -13,6 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from textnuggets.causal.base import base_fingerprint, load_base, same_base
 from textnuggets.causal.config import CausalConfig
 from textnuggets.causal.reader import NuggetReader
+from textnuggets.causal.stream import CausalStream, Text
 from textnuggets.errors import CheckpointError
 from textnuggets.io.disk import make_folder, sync_files
 from textnuggets.io.files import replacing
@@ -109,9 +109,35 @@ class CausalNuggetLM(NuggetReader):
                     )
                 own[name].data.copy_(value)
 
-    def adapter_weights(self) -> dict[str, torch.nn.Parameter]:
-        """Return the weights that are trained and saved, by name."""
-        return {name: value for name, value in self.named_parameters() if name not in self.frozen}
+    # ---------------------------------------------------------------- text
+
+    def open(self, text: Text = "", ratio: float | None = None) -> CausalStream:
+        """Return a stream: a growing text whose past is compressed.
+
+        Args:
+            text: Beginning of the text: a string, token ids, or messages of a chat.
+            ratio: Compression ratio; the model's by default.
+        """
+        stream = CausalStream(self, self.tokenizer, ratio)
+        stream.append(text)
+        return stream
+
+    def load_stream(self, path: str | Path) -> CausalStream:
+        """Return a saved stream."""
+        return CausalStream.load(self, self.tokenizer, path)
+
+    def generate(
+        self, text: Text, max_new_tokens: int = 200, ratio: float | None = None, **options: Any
+    ) -> str:
+        """Return a continuation of a text, or the answer to messages of a chat; greedy by default.
+
+        Args:
+            text: Text of any length: a string, token ids, or messages of a chat.
+            max_new_tokens: Maximum number of tokens to generate.
+            ratio: Compression ratio; the model's by default.
+            options: Options of transformers' `generate`, such as `do_sample`, `top_p` or `num_beams`.
+        """
+        return self.open(text, ratio).generate(max_new_tokens, **options)
 
     def save_pretrained(self, path: str | Path, **options: Any) -> None:  # type: ignore[override]
         """Write `config.json` and the weights of the adapter; the base is named, not copied."""

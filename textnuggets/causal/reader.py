@@ -16,6 +16,7 @@ from textnuggets.causal.families import check_base, layers_of, part_of, sliding_
 from textnuggets.causal.lora import add_lora, without_lora
 from textnuggets.causal.masks import Masks, document_masks, gathering_masks
 from textnuggets.errors import ConfigError, InputError
+from textnuggets.io.hashing import digest_bytes
 from textnuggets.model.budget import nugget_count
 from textnuggets.model.feedback import Feedback
 from textnuggets.model.scoring import Scorer
@@ -87,6 +88,15 @@ class NuggetReader(PreTrainedModel):
         self.base.eval()
         return self
 
+    def adapter_weights(self) -> dict[str, nn.Parameter]:
+        """Return the weights that are trained and saved, by name."""
+        return {name: value for name, value in self.named_parameters() if name not in self.frozen}
+
+    def weights_digest(self) -> str:
+        """Return a hash of the weights of the adapter."""
+        parts = (value.detach().cpu().contiguous().numpy().data for value in self.adapter_weights().values())
+        return digest_bytes(*parts)
+
     # ---------------------------------------------------------------- nuggets
 
     def pick(self, hidden: Tensor, ratio: float, is_first: bool) -> tuple[Tensor, Tensor]:
@@ -126,8 +136,9 @@ class NuggetReader(PreTrainedModel):
 
     @contextmanager
     def _marking(self, types: Tensor | int | None) -> Iterator[None]:
-        """Add the embeddings of these types at layer l within the block; None adds nothing."""
-        before, self._types = self._types, types
+        """Add the embeddings of these types at layer l within the block; None adds nothing, also in inner blocks."""
+        before = self._types
+        self._types = None if before is None else types
         try:
             yield
         finally:

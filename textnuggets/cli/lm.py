@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from textnuggets.cli.adapters import Writer, continue_text, evaluate_adapter
 from textnuggets.cli.options import (
     LARGEST,
     LARGEST_SEED,
@@ -21,12 +22,21 @@ from textnuggets.cli.options import (
 from textnuggets.errors import InputError
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
+    from textnuggets.causal.modeling import CausalNuggetLM
     from textnuggets.lm.modeling import NuggetLM
 
 app = typer.Typer(rich_markup_mode=None)
 
 MOST_SEGMENTS = 10_000  # of the past
 Model = Annotated[str, typer.Argument(help="Shipped language model (lm), folder or hub id.")]
+Base = Annotated[
+    str | None,
+    typer.Option(
+        help="Folder or hub id of the base of an adapter; the one that the adapter names by default."
+    ),
+]
 
 
 @app.callback()
@@ -72,14 +82,30 @@ def evaluate(
         typer.Option(help="Folder for perplexity.json and .md, which 'textnuggets report' reads."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the bootstrap.")] = 0,
+    tokens: Annotated[
+        int | None,
+        typer.Option(
+            min=8,
+            max=LARGEST,
+            help="Adapters: number of tokens of each text, 2048 by default; shorter texts are left out.",
+        ),
+    ] = None,
+    base: Base = None,
 ) -> None:
-    """Measure perplexity per word and per token."""
+    """Measure perplexity per word and per token; of an adapter, also with other caches of the same size."""
     from textnuggets.io.corpora import check_source
 
     histories = None if history is None else numbers("--history", history, int, 0, MOST_SEGMENTS)
     if out is not None:
-        check_folder(out, ["perplexity.*"], check_source(text) or ())
-    lm = _load(model)
+        check_folder(out, ["perplexity.*", "cached_context.*"], check_source(text) or ())
+    lm = _load(model, base)
+    if is_adapter(lm):
+        if history is not None or stride is not None:
+            raise InputError(f"--history and --stride do not apply to {model}: its cache keeps two segments.")
+        evaluate_adapter(lm, text, tokens, ratio, articles, seed, out, as_json)
+        return
+    if tokens is not None:
+        raise InputError(f"--tokens does not apply to {model}: all tokens are scored.")
 
     from textnuggets.evaluate.perplexity import evaluate_perplexity, read_articles, show, to_markdown
     from textnuggets.evaluate.provenance import describe_source, software, write_results
@@ -141,6 +167,11 @@ def generate(
         typer.Option(callback=between(0.01, 1), help="Nucleus probability of --sample; 0.95 by default."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of --sample.")] = 0,
+    state: Annotated[
+        Path | None,
+        typer.Option(help="Adapters: state of 'lm compress', which the prompt continues."),
+    ] = None,
+    base: Base = None,
 ) -> None:
     """Generate a continuation of a long text."""
     if sample and beams > 1:
@@ -148,7 +179,7 @@ def generate(
     if not sample and (temperature is not None or top_p is not None):
         raise InputError("--temperature and --top-p have no effect without --sample.")
     text = _read(prompt)
-    lm = _load(model)
+    lm = _load(model, base)
 
     from transformers import set_seed
 
@@ -158,6 +189,13 @@ def generate(
         if sample
         else {"num_beams": beams}
     )
+    if is_adapter(lm):
+        if history is not None:
+            raise InputError(f"--history does not apply to {model}: its cache keeps two segments.")
+        continue_text(lm, text, state, max_new_tokens, options)
+        return
+    if state is not None:
+        raise InputError(f"--state does not apply to {model}, which is not an adapter.")
     stream = lm.open(text, history)
     kept = {"nuggets": "nuggets", "tokens": "tokens", "compressive": "pooled states"}[lm.config.memory]
     print(
@@ -165,16 +203,44 @@ def generate(
         f"{len(stream.current)} tokens directly",
         file=sys.stderr,
     )
-    started = False
-
-    def write(part: str) -> None:
-        nonlocal started
-        part = part if started else part.lstrip()  # no space before the first word
-        started = started or bool(part)
-        print(part, end="", flush=True)
-
-    stream.generate(max_new_tokens, write, **options)
+    stream.generate(max_new_tokens, Writer(), **options)
     print()
+
+
+@app.command()
+def compress(
+    model: Annotated[str, typer.Argument(help="Adapter of a decoder-only model: a folder or hub id.")],
+    text: Annotated[Path, typer.Argument(help="Text file to read, or '-' for standard input.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="File for the state, to be continued with --state.")
+    ],
+    ratio: Annotated[
+        float | None, typer.Option(callback=check_share, help="Compression ratio; the model's by default.")
+    ] = None,
+    base: Base = None,
+) -> None:
+    """Read a long text once, and save the nuggets of its past as a state that prompts can continue."""
+    from textnuggets.io.files import check_output
+
+    check_output(out, text)
+    content = _read(text)
+    lm = _load(model, base)
+    if not is_adapter(lm):
+        raise InputError(f"{model} is not an adapter of a decoder-only model, so it has no cache to save.")
+    stream = lm.open(content, ratio)
+    stream.save(out)
+    whole = f"{stream.full_nbytes:,} bytes for all tokens" if stream.length else "an empty text"
+    print(
+        f"{stream.length:,} tokens read; {stream.size:,} are kept in {stream.nbytes:,} bytes, against {whole}",
+        file=sys.stderr,
+    )
+
+
+def is_adapter(lm: NuggetLM | CausalNuggetLM) -> TypeIs[CausalNuggetLM]:
+    """Return whether a language model is a decoder-only one with an adapter."""
+    from textnuggets.causal.modeling import CausalNuggetLM
+
+    return isinstance(lm, CausalNuggetLM)
 
 
 def _read(path: Path) -> str:
@@ -190,13 +256,18 @@ def _read(path: Path) -> str:
         raise InputError(f"{path}: {error}") from error
 
 
-def _load(model: str) -> NuggetLM:
+def _load(model: str, base: str | None) -> NuggetLM | CausalNuggetLM:
     from textnuggets.shipped import locate
 
     path = locate(model)  # reports a wrong name before torch is imported
 
+    from textnuggets.causal.modeling import is_causal_model, load_causal_model
     from textnuggets.cli.options import quiet_transformers
     from textnuggets.lm.modeling import load_language_model
 
     quiet_transformers()
+    if is_causal_model(path):
+        return load_causal_model(path, base=base)
+    if base is not None:
+        raise InputError(f"--base does not apply to {model}, which is not an adapter.")
     return load_language_model(path)

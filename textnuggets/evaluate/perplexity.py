@@ -166,8 +166,8 @@ def evaluate_perplexity(
                 "articles": len(articles),
                 "words": int(found_sums[:, 1].sum()),
                 "tokens": int(found_sums[:, 2].sum()),
-                "word_perplexity": _interval(found_sums[:, :2], seed),
-                "token_perplexity": _interval(found_sums[:, [0, 2]], seed),
+                "word_perplexity": interval(found_sums[:, :2], seed),
+                "token_perplexity": interval(found_sums[:, [0, 2]], seed),
                 # Log-probability, words and tokens of every article, to compare two models later.
                 "by_article": found_sums.round(3).tolist(),
             }
@@ -192,7 +192,7 @@ def compare(one: NDArray[np.float64], other: NDArray[np.float64], seed: int = 0)
         other: `by_article` of the second model, on the same articles.
         seed: Seed of the bootstrap.
     """
-    return _interval(np.stack([one[:, 0] - other[:, 0], one[:, 1]], 1), seed)
+    return interval(np.stack([one[:, 0] - other[:, 0], one[:, 1]], 1), seed)
 
 
 def _remember(
@@ -298,7 +298,7 @@ def _by_kind(
     return found
 
 
-def _interval(sums: NDArray[np.float64], seed: int) -> Interval:
+def interval(sums: NDArray[np.float64], seed: int) -> Interval:
     """Return exp(-log-probability / count), with its bootstrap interval over articles.
 
     A bound is None if there is only one article. Any value is None if it overflows: in texts without spaces, a word

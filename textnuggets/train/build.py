@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import deepcopy
 from difflib import get_close_matches
+from typing import Any
 
 import torch
 from transformers import PreTrainedConfig
 
+from textnuggets.causal.config import CausalConfig
+from textnuggets.causal.modeling import CausalNuggetLM
 from textnuggets.config import ARCHITECTURE, DEFAULTS, SHORTEST, NuggetConfig
 from textnuggets.errors import BackboneError, ConfigError
 from textnuggets.lm.modeling import NuggetLM, is_language_model
@@ -19,12 +22,15 @@ from textnuggets.model.selection import get_selector
 from textnuggets.train.recipe import Recipe
 from textnuggets.train.tables import ModelRecipe
 
+TrainedModel = NuggetModel | NuggetLM | CausalNuggetLM
 # Settings of a nugget model that a recipe has; `backbone` is a name in a recipe, but a configuration in a model.
 SHARED = [key for key in DEFAULTS if key in ModelRecipe.model_fields and key != "backbone"]
 
 
-def build_model(recipe: Recipe) -> NuggetModel | NuggetLM:
+def build_model(recipe: Recipe) -> TrainedModel:
     """Return the model to train; frozen parameters do not require gradients."""
+    if recipe.objective.name == "causal":
+        return build_causal_model(recipe)
     if recipe.objective.name == "language_model":
         return build_language_model(recipe)
     model = build_nugget_model(recipe)
@@ -34,6 +40,33 @@ def build_model(recipe: Recipe) -> NuggetModel | NuggetLM:
         model.backbone.set_attn_implementation("eager")
     freeze_parts(model, recipe)
     return model
+
+
+def build_causal_model(recipe: Recipe) -> CausalNuggetLM:
+    """Return a decoder-only model with an untrained adapter, or with a trained one."""
+    settings = recipe.model
+    # The base is frozen, so it needs no more precision than it is run in.
+    half = recipe.optimizer.precision == "bfloat16"
+    on_cpu = torch.accelerator.current_accelerator(check_available=True) is None
+    options: dict[str, Any] = {
+        "dtype": torch.bfloat16 if half else torch.float32,
+        "attn_implementation": "eager" if half and on_cpu else "sdpa",  # as in `build_model`
+    }
+    if settings.start is not None:
+        lm = CausalNuggetLM.from_pretrained(settings.start, **options)
+        _check_settings(settings, lm.config, ("segment", "scorer_layer", "rank"))
+        if not settings.keeps_selector:
+            _check_settings(settings, lm.config, ("selector",))
+        lm.config.ratio = settings.ratio
+    else:
+        assert settings.backbone is not None
+        keys = ("segment", "ratio", "scorer_layer", "selector", "rank")
+        config = CausalConfig(**{key: getattr(settings, key) for key in keys})
+        lm = CausalNuggetLM.from_base(settings.backbone, config, **options)
+    if recipe.data.max_tokens > (room := lm.base.config.max_position_embeddings):
+        raise ConfigError(f"data.max_tokens is {recipe.data.max_tokens}, but the model takes at most {room}.")
+    freeze_parts(lm, recipe)
+    return lm
 
 
 def build_language_model(recipe: Recipe) -> NuggetLM:
@@ -154,7 +187,7 @@ def _check_settings(settings: ModelRecipe, config: PreTrainedConfig, keys: Seque
             )
 
 
-def freeze_parts(model: NuggetModel | NuggetLM, recipe: Recipe) -> None:
+def freeze_parts(model: TrainedModel, recipe: Recipe) -> None:
     """Freeze the parts that the recipe names.
 
     Raises:

@@ -83,6 +83,21 @@ class Recipe(Table):
         return self
 
     @model_validator(mode="after")
+    def _check_causal(self) -> Self:
+        if self.objective.name != "causal":
+            return self
+        if self.model.window is not None:
+            raise ValueError("model.window cannot be used with the objective 'causal': set data.max_tokens.")
+        if self.data.max_tokens < 2 * self.model.segment + 2:
+            raise ValueError(
+                f"data.max_tokens ({self.data.max_tokens}) must be above two segments of model.segment "
+                f"({self.model.segment}), or nothing is compressed."
+            )
+        if self.optimizer.gradient_checkpointing:
+            raise ValueError("optimizer.gradient_checkpointing cannot be used with the objective 'causal'.")
+        return self
+
+    @model_validator(mode="after")
     def _check_histories(self) -> Self:
         if max(self.objective.histories, default=0) > self.model.history:
             raise ValueError(

@@ -33,13 +33,13 @@ import torch
 from transformers import TrainingArguments, set_seed
 from transformers.trainer_callback import PrinterCallback
 
+from textnuggets.causal.modeling import CausalNuggetLM
 from textnuggets.data.packed import load_corpus, tokenizers_of
 from textnuggets.lm.corpus import load_streams
 from textnuggets.lm.modeling import NuggetLM
-from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.token_encoder import load_token_encoder
 from textnuggets.train import checkpoints
-from textnuggets.train.build import build_model
+from textnuggets.train.build import TrainedModel, build_model
 from textnuggets.train.callbacks import Report, StopGently
 from textnuggets.train.objectives.base import Objective
 from textnuggets.train.objectives.decoding import Decoding
@@ -203,10 +203,10 @@ def _flat(tables: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def read_corpus(model: NuggetModel | NuggetLM, recipe: Recipe, sources: list[str]) -> Any:
+def read_corpus(model: TrainedModel, recipe: Recipe, sources: list[str]) -> Any:
     """Return corpora as packed documents, as pairs for the contrastive objective, or as token streams for a language model."""
-    if isinstance(model, NuggetLM):
-        data = recipe.data
+    data = recipe.data
+    if isinstance(model, NuggetLM | CausalNuggetLM):
         return load_streams(sources, model.tokenizer, recipe.model.segment, data.cache, data.languages[0])
     if recipe.objective.name != "contrastive":
         return load_corpus(sources, recipe.packing, tokenizers_of(model, recipe.packing))
@@ -223,12 +223,16 @@ def read_corpus(model: NuggetModel | NuggetLM, recipe: Recipe, sources: list[str
     return ArticlePairs(corpus, model.tokenizer.all_special_ids)
 
 
-def make_objective(model: NuggetModel | NuggetLM, recipe: Recipe, train: Any, dev: Any) -> Objective:
+def make_objective(model: TrainedModel, recipe: Recipe, train: Any, dev: Any) -> Objective:
     """Return the objective of a recipe; load the teacher if it has one."""
     if isinstance(model, NuggetLM):
         from textnuggets.train.objectives.language_model import LanguageModelling
 
         return LanguageModelling(model, recipe, train, dev)
+    if isinstance(model, CausalNuggetLM):
+        from textnuggets.train.objectives.causal import CausalLanguageModelling
+
+        return CausalLanguageModelling(model, recipe, train, dev)
     if recipe.objective.name != "contrastive":
         return Decoding(model, recipe, train, dev)
     from textnuggets.train.objectives.contrastive import Contrastive
@@ -265,8 +269,8 @@ def training_arguments(recipe: Recipe, out: Path) -> TrainingArguments:
         "report_to": ["tensorboard"],
         "disable_tqdm": True,  # Report shows progress
         "remove_unused_columns": False,
-        # The first segment of a text has no history, so cross-attention is not used.
-        "ddp_find_unused_parameters": recipe.objective.name == "language_model",
+        # The first segment of a text has no history, so cross-attention or the scorer is not used.
+        "ddp_find_unused_parameters": recipe.objective.name in ("language_model", "causal"),
         "ddp_broadcast_buffers": False,  # they are constant, and must not be written between two forward passes
         "average_tokens_across_devices": True,
         "logging_nan_inf_filter": False,

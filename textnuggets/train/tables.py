@@ -16,7 +16,7 @@ from textnuggets.config import DEFAULTS
 from textnuggets.data.packed import CACHE
 from textnuggets.lm.config import Memory
 
-ObjectiveName = Literal["autoencode", "denoise", "translate", "contrastive", "language_model"]
+ObjectiveName = Literal["autoencode", "denoise", "translate", "contrastive", "language_model", "causal"]
 Schedule = Literal["constant", "linear", "cosine"]
 Precision = Literal["float32", "bfloat16", "float16"]
 
@@ -35,7 +35,7 @@ USED_BY: dict[str, tuple[ObjectiveName, ...]] = {
     "sampled_softmax": ("autoencode", "denoise", "translate", "language_model"),
     "query_ratios": ("contrastive",),
     "temperature": ("contrastive",),
-    "distill": ("contrastive",),
+    "distill": ("contrastive", "causal"),
     "teacher": ("contrastive",),
     "teacher_ratios": ("contrastive",),
     "dims": ("contrastive",),
@@ -66,10 +66,11 @@ class ModelRecipe(Table):
     """The model to train."""
 
     backbone: Name | None = None
-    """Hub id or folder of the pretrained encoder-decoder; for contrastive, an encoder is enough."""
+    """Hub id or folder of the pretrained encoder-decoder; for contrastive, an encoder is enough; for causal, a
+    decoder-only model."""
     start: Name | None = None
     """Folder, hub id or shipped name of a trained nugget model to start from instead of a backbone; for
-    language_model, also a language model."""
+    language_model, also a language model; for causal, an adapter."""
     ratio: Ratio = DEFAULTS["ratio"]
     """Default ratio of the trained model."""
     query_ratio: Ratio | None = None
@@ -103,7 +104,9 @@ class ModelRecipe(Table):
     target_language: str | None = None
     """Target language code of a multilingual tokenizer."""
     segment: Annotated[int, Field(ge=2)] = 128
-    """language_model: tokens per segment."""
+    """language_model, causal: tokens per segment."""
+    rank: Count = 16
+    """causal: rank of the LoRA weights."""
     history: Count = 8
     """language_model: number of previous segments the model reads."""
     memory: Memory = "nuggets"
@@ -161,7 +164,8 @@ class ObjectiveRecipe(Table):
 
     name: ObjectiveName = "autoencode"
     """autoencode (the text itself), denoise (the text from a part of its tokens), translate, contrastive (MaxSim of
-    texts that belong together) or language_model (segments from the previous ones)."""
+    texts that belong together), language_model (segments from the previous ones) or causal (long documents by a
+    decoder-only model with nuggets in its cache)."""
     ratios: list[Ratio] = []
     """Ratios from which one is drawn for every step, so that one model serves them all; by default model.ratio."""
     anneal_steps: Count = 0
@@ -182,7 +186,8 @@ class ObjectiveRecipe(Table):
     """contrastive: divisor of the similarities."""
     distill: Annotated[float, Field(ge=0, le=1)] = 0.0
     """contrastive: weight, from 0 to 1, of the distillation loss, which compares rankings with the MaxSim of the
-    teacher's token vectors."""
+    teacher's token vectors. causal: weight of the divergence from the base with full attention; the next-token loss has
+    the rest."""
     distill_temperature: Positive = 0.5
     """contrastive: divisor of the similarities in the distillation loss, after those of each query are standardized."""
     teacher: Name | None = None

@@ -15,9 +15,8 @@ from torch.utils.data import DataLoader
 from transformers import Trainer, TrainingArguments
 
 from textnuggets.io.folders import put_in_place
-from textnuggets.lm.modeling import NuggetLM
-from textnuggets.model.modeling import NuggetModel
 from textnuggets.train import checkpoints
+from textnuggets.train.build import TrainedModel
 from textnuggets.train.callbacks import Report
 from textnuggets.train.objectives.base import Objective
 from textnuggets.train.recipe import Recipe
@@ -31,7 +30,7 @@ class NuggetTrainer(Trainer):
 
     def __init__(
         self,
-        model: NuggetModel | NuggetLM,
+        model: TrainedModel,
         recipe: Recipe,
         arguments: TrainingArguments,
         objective: Objective,
