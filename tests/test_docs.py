@@ -242,6 +242,6 @@ def test_the_pages_name_only_options_that_exist():
         named = {
             option
             for code in re.findall(r"`([^`\n]+)`", text)
-            for option in re.findall(r"(?<!\S)--[a-z-]+", code)
+            for option in re.findall(r"(?<!\S)--[a-z][a-z0-9-]*", code)
         }
         assert named <= known, f"{name}: {named - known}"

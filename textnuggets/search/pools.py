@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 POOL = 16  # vectors at most in a pool: those of a passage
 LARGE = 20_000  # documents from which on an index has a first stage, if nothing else was asked for
 CANDIDATES = 400  # documents that the first stage proposes at least ...
-FACTOR = 4  # ... or this many for each document asked for
+FACTOR = 8  # ... or this many for each document asked for
 
 
 def pool(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
