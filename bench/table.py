@@ -44,14 +44,14 @@ ORDER = (
     "input-fuzz",
 )
 
-# Alternatives: label -> system in docs/results/search, row of the index benchmark if it is one of it.
+# Alternatives: label -> system in docs/results/search.
 CHOICES = {
-    "nuggets (`search`)": ("search", "nuggets"),
-    "one vector per document": ("gte-small:mean", "one vector"),
-    "one vector per passage, as many bytes as `search`": ("gte-small:passages", None),
-    "means of equal chunks, one for ten tokens": ("gte-small:chunk_means@0.1/0.25", None),
-    "a vector for every token": ("gte-small:all", "all tokens"),
-    "BM25": ("bm25", "bm25"),
+    "nuggets (`search`)": "search",
+    "one vector per document": "gte-small:mean",
+    "one vector per passage, as many bytes as `search`": "gte-small:passages",
+    "means of equal chunks, one for ten tokens": "gte-small:chunk_means@0.1/0.25",
+    "a vector for every token": "gte-small:all",
+    "BM25": "bm25",
 }
 
 
@@ -106,32 +106,48 @@ def index_table() -> str:
     )
 
 
-def choice_table() -> str:
-    """Return quality, size and latency of nuggets and of their alternatives."""
-    found = {
-        task: {row["system"]: row for row in _similarity(task)["results"]} for task in ("cranfield", "time")
-    }
-    every, _ = CHOICES["a vector for every token"]
-    tokens = {task: rows[every]["vectors"] for task, rows in found.items()}  # of a document
-    measured = read("index-size")
-    rows = [
-        f"| | Cranfield ({tokens['cranfield']:.0f} tokens), nDCG@10 | TIME ({tokens['time']:.0f} tokens), nDCG@10 | "
-        f"bytes per token (TIME) | a query among {measured['config']['documents']:,} passages |",
-        "|---|---|---|---|---|",
-    ]
-    for label, (system, name) in CHOICES.items():
-        cells = [f"{results[system]['measures']['nDCG@10']['mean']:.1f}" for results in found.values()]
-        size = found["time"][system]["bytes"] / tokens["time"]
-        latency = "" if name is None else f"{measured['rows'][name]['p50_ms']:,.0f} ms"
-        rows.append(f"| {label} | {' | '.join(cells)} | {size:,.1f} | {latency} |")
+def evidence_table() -> str:
+    """Return how often what a search shows holds the answer, by system."""
+    result = read("evidence")
+    rows = ["| shown | holds the answer | characters | MB of vectors |", "|---|---|---|---|"]
+    for name, row in result["rows"].items():
+        words = f" ({row['words']} words)" if "words" in row else ""
+        size = "" if row["bytes"] is None else f"{row['bytes'] / 1e6:.1f}"
+        rows.append(f"| {name}{words} | {row['answered']:.0f}% | {row['characters']:,.0f} | {size} |")
+    settings = result["config"]
     return "\n".join(
         [
             *rows,
             "",
-            "Higher nDCG is better. All but BM25 use the same encoder, gte-small. Bytes are those of vectors, or of BM25's scores: "
-            "four bits per number for `search`, float16 for others. Queries: exact search on one CPU thread, median "
-            "([Cranfield](docs/results/search/cranfield/similarity.md), [TIME](docs/results/search/time/similarity.md), "
-            "[latency](bench/results/index-latency.json)).",
+            f"{settings['questions']} questions about {settings['documents']} documents of {settings['joined']} joined passages: "
+            "[all figures](../bench/results/evidence.json).",
+        ]
+    )
+
+
+def choice_table() -> str:
+    """Return quality and size of nuggets and of their alternatives."""
+    found = {
+        task: {row["system"]: row for row in _similarity(task)["results"]} for task in ("cranfield", "time")
+    }
+    every = CHOICES["a vector for every token"]
+    tokens = {task: rows[every]["vectors"] for task, rows in found.items()}  # of a document
+    rows = [
+        f"| | Cranfield ({tokens['cranfield']:.0f} tokens), nDCG@10 | TIME ({tokens['time']:.0f} tokens), nDCG@10 | "
+        "bytes per token |",
+        "|---|---|---|---|",
+    ]
+    for label, system in CHOICES.items():
+        cells = [f"{results[system]['measures']['nDCG@10']['mean']:.1f}" for results in found.values()]
+        sizes = [f"{results[system]['bytes'] / tokens[task]:.1f}" for task, results in found.items()]
+        rows.append(f"| {label} | {' | '.join(cells)} | {' / '.join(sizes)} |")
+    return "\n".join(
+        [
+            *rows,
+            "",
+            "Higher nDCG is better. All but BM25 use the same encoder, gte-small. Bytes on Cranfield / TIME are those of vectors, or of "
+            "BM25's scores: four bits per number for `search`, float16 for others "
+            "([Cranfield](docs/results/search/cranfield/similarity.md), [TIME](docs/results/search/time/similarity.md)).",
         ]
     )
 
@@ -263,6 +279,7 @@ def onnx_table() -> str:
 TABLES: dict[str, Callable[[], str]] = {
     "bench": results_table,
     "choice": choice_table,
+    "evidence": evidence_table,
     "fuzz": fuzz_table,
     "index": index_table,
     "load": load_table,
