@@ -10,13 +10,13 @@ from pathlib import Path
 
 from transformers.utils import logging
 
-from bench import decoding, encoding, evidence, generation, memory, searching, serving, training
+from bench import decoding, encoding, evidence, exporting, generation, memory, searching, serving, training
 from textnuggets.evaluate.tasks import read_task
 from textnuggets.io.documents import read_documents
 
 PARTS = ("encode", "sentence-transformers", "reconstruct", "memory", "train", "generate", "maxsim")
 # Run only if named, since they need a trained model or a task, or take long.
-FURTHER = ("search", "evidence", "serve", "endurance", "fuzz", "fuzz-inputs")
+FURTHER = ("onnx", "search", "evidence", "serve", "endurance", "fuzz", "fuzz-inputs")
 
 
 def main() -> None:
@@ -28,7 +28,9 @@ def main() -> None:
     parser.add_argument("--source", default=None, help="description of the texts for the results files")
     parser.add_argument("--limit", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--model", default="search", help="a trained model, for search, evidence and serve")
+    parser.add_argument(
+        "--model", default="search", help="a trained model, for onnx, search, evidence and serve"
+    )
     parser.add_argument("--task", help="the folder of a retrieval task, for search")
     parser.add_argument("--grades", default="1=4,2=3,3=2,4=1", help="mapping of the task's grades")
     parser.add_argument(
@@ -60,6 +62,8 @@ def main() -> None:
         generation.cost_of_context(chosen.marian, chosen.rounds)
     if "maxsim" in parts:
         searching.maxsim_against_sentence_transformers(chosen.rounds)
+    if "onnx" in parts:
+        exporting.onnx_against_torch(chosen.model, texts, source, chosen.rounds)
     if "search" in parts:
         meaning = {int(old): int(new) for old, new in (part.split("=") for part in chosen.grades.split(","))}
         task = read_task(chosen.task, grades=meaning)

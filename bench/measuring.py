@@ -15,7 +15,16 @@ from typing import Any
 import torch
 
 RESULTS = Path(__file__).parent / "results"
-PACKAGES = ("textnuggets", "torch", "transformers", "tokenizers", "sentence-transformers", "numpy", "pyarrow")
+PACKAGES = (
+    "textnuggets",
+    "torch",
+    "onnxruntime",
+    "transformers",
+    "tokenizers",
+    "sentence-transformers",
+    "numpy",
+    "pyarrow",
+)
 
 
 def compare(ours: Callable[[], object], theirs: Callable[[], object], rounds: int) -> dict[str, Any]:

@@ -13,6 +13,7 @@ ROOT = RESULTS.parent.parent
 PAGES = (
     ROOT / "README.md",
     ROOT / "docs" / "benchmarks.md",
+    ROOT / "docs" / "onnx.md",
     ROOT / "docs" / "search.md",
     ROOT / "docs" / "serving.md",
     ROOT / "docs" / "sizing.md",
@@ -21,6 +22,10 @@ ORDER = (
     "encode-vs-bare-marian",
     "encode-vs-bare-bert",
     "encode-vs-sentence-transformers",
+    "onnx-query",
+    "onnx-document",
+    "onnx-query-int8",
+    "onnx-document-int8",
     "reconstruct-vs-generate",
     "encode-memory",
     "train-vs-seq2seq",
@@ -71,8 +76,8 @@ def results_table() -> str:
     rows += [
         "",
         "Measured on CPU, with the number of threads in the last column; where there is a range, the ratio is the median of "
-        "paired rounds. Rows of the index and the server use shipped models, the others untrained ones. `python -m bench "
-        "TEXTS` repeats them; `--only search`, `serve`, `endurance` or `fuzz` run only the rows of the index and the server, "
+        "paired rounds. Rows of ONNX, the index and the server use shipped models, the others untrained ones. `python -m bench "
+        "TEXTS` repeats them; `--only onnx`, `search`, `serve`, `endurance` or `fuzz` run only the rows of ONNX, the index and the server, "
         "`--only fuzz-inputs` the last.",
     ]
     return "\n".join(rows)
@@ -237,12 +242,33 @@ def fuzz_table() -> str:
     )
 
 
+def onnx_table() -> str:
+    """Return how much faster exported models encode."""
+    rows = ["| relative to torch | float32 | int8 |", "|---|---|---|"]
+    measured = [name for name in ORDER if name.startswith("onnx-")]
+    if not all((RESULTS / f"{name}.json").is_file() for name in measured):
+        return "No result is recorded yet."
+    for what, label in (("query", "queries, one at a time"), ("document", "documents, in batches of 32")):
+        plain, rounded = read(f"onnx-{what}"), read(f"onnx-{what}-int8")
+        rows.append(f"| {label} | {plain['ratio']:.1f}x | {rounded['ratio']:.1f}x |")
+    settings, threads = read("onnx-document")["config"], plain["machine"]["torch_threads"]
+    return "\n".join(
+        [
+            *rows,
+            "",
+            f"The model {settings['model']!r}, {threads} thread{'s' * (threads > 1)} on a processor {'with' if settings['vnni'] else 'without'} VNNI; texts: {settings['source']}. "
+            f"The times include the tokenizer ([all rounds](../bench/results/onnx-query-int8.json)).",
+        ]
+    )
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "bench": results_table,
     "choice": choice_table,
     "fuzz": fuzz_table,
     "index": index_table,
     "load": load_table,
+    "onnx": onnx_table,
     "scale": scale_table,
     "sizes": sizes_table,
 }

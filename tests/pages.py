@@ -225,6 +225,9 @@ def check_install(arguments: list[str], place: str) -> None:
     with (ROOT / "pyproject.toml").open("rb") as file:
         extras = tomllib.load(file)["project"]["optional-dependencies"]
     assert arguments[0] == "install", place
+    if arguments[1] == "-r":
+        assert (ROOT / arguments[2]).is_file(), place
+        return
     for argument in arguments[1:]:
         if argument.startswith("-"):
             continue

@@ -23,6 +23,7 @@ LAYERS = {
     "shipped": "the shipped models, by name",
     "config": "settings of a nugget model",
     "model": "the paper's section 3: from tokens to nuggets, and back",
+    "onnx": "exported models, and encoding without torch",
     "data": "corpora as packed documents on disk, and batches of them",
     "analysis": "what nuggets preserve of a text",
     "bulk": "resumable encoding of any number of texts",

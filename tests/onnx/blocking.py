@@ -11,7 +11,7 @@ BLOCKED = ("torch", "transformers")
 class Blocking:
     def find_spec(self, name, *_):
         if name.split(".")[0] in BLOCKED:
-            raise ImportError(f"{name} must not be imported")
+            raise ModuleNotFoundError(f"{name} must not be imported", name=name)
 
 
 if __name__ == "__main__":

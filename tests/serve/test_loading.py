@@ -61,7 +61,7 @@ def loaded(monkeypatch, encoder, decoder):
         shipped = {"search": encoder, "reconstruct": decoder}
         return shipped[name] if name in shipped else NuggetModel.from_pretrained(name)
 
-    monkeypatch.setattr("textnuggets.serve.loading.load_nugget_model", stand_in)
+    monkeypatch.setattr("textnuggets.serve.loading.load_encoder", stand_in)
     return names
 
 

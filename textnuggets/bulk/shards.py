@@ -26,7 +26,7 @@ from textnuggets.io.progress import Progress
 from textnuggets.model.coverage import Coverage
 from textnuggets.model.fingerprint import lasting_name
 from textnuggets.model.interface import TextInterface
-from textnuggets.model.load import load_nugget_model
+from textnuggets.onnx.load import load_encoder
 
 KINDS = (".txt", ".jsonl", ".parquet", ".txt.gz", ".jsonl.gz")
 Engine = Literal["local", "ray"]
@@ -137,9 +137,7 @@ def _local(jobs: Sequence[dict[str, str]], settings: Settings) -> Iterator[Finis
 class ShardEncoder:
     """Encoder of shards with a loaded model; Ray keeps one per worker."""
 
-    def __init__(
-        self, settings: dict[str, Any], loaded: Callable[..., TextInterface] = load_nugget_model
-    ) -> None:
+    def __init__(self, settings: dict[str, Any], loaded: Callable[..., TextInterface] = load_encoder) -> None:
         self.settings = Settings(**settings)
         self.model = loaded(self.settings.model)
 

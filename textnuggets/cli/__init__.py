@@ -18,6 +18,7 @@ from textnuggets import __version__
 from textnuggets.cli.data import app as data
 from textnuggets.cli.encode import encode
 from textnuggets.cli.evaluate import app as evaluate
+from textnuggets.cli.export import export
 from textnuggets.cli.highlight import highlight
 from textnuggets.cli.index import app as index
 from textnuggets.cli.lm import app as lm
@@ -33,6 +34,7 @@ from textnuggets.errors import InputError, TextnuggetsError, TextnuggetsWarning
 
 # Errors of a name that cannot be what it is given for, in contrast to those of the disk.
 BAD_NAMES = (errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP)
+HEAVY = ("torch", "transformers")  # an installation for exported models may lack them
 LONGEST = 100  # characters of such a name in a message
 EMPTY_OPTION = re.compile(r"--[\w-]+=")
 app = typer.Typer(
@@ -50,6 +52,7 @@ app.command()(serve)
 app.command()(mcp)
 app.command()(train)
 app.command()(trim)
+app.command()(export)
 app.add_typer(lm, name="lm")
 app.add_typer(data, name="data")
 app.add_typer(evaluate, name="evaluate")
@@ -94,6 +97,14 @@ def main() -> None:
         _fail(error.format_message(), 2)
     except TextnuggetsError as error:
         _fail(str(error), 2)
+    except ModuleNotFoundError as error:
+        if error.name not in HEAVY:
+            raise
+        _fail(
+            f"this needs the package {error.name!r}: pip install textnuggets. Without it, encode, index, search and serve "
+            f"take models of 'textnuggets export --onnx'.",
+            2,
+        )
     except UnicodeEncodeError as error:  # a path in a locale that cannot express it
         shown = error.object.encode("utf-8", "backslashreplace").decode()
         _fail(f"{shown!r} is not valid Unicode in this locale: set PYTHONUTF8=1, or rename it.", 2)

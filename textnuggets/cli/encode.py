@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from textnuggets.cli.options import BatchSize, Model, Ratio, SkipBad, check_dtype, check_share, load_model
+from textnuggets.cli.options import BatchSize, Model, Ratio, SkipBad, check_dtype, check_share, load_any
 from textnuggets.errors import InputError
 
 
@@ -85,7 +85,7 @@ def encode(
 
     check_output(out, texts, model, stream=False)
     documents = read_documents(texts, report if skip_bad else raise_bad_line)
-    loaded = load_model(model)
+    loaded = load_any(model)
 
     from textnuggets.bulk.encode import encode_to_parquet
     from textnuggets.model.fingerprint import lasting_name

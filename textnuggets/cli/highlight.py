@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from textnuggets.cli.options import Model, Ratio, load_model
+from textnuggets.cli.options import Model, Ratio, load_any
 from textnuggets.errors import InputError
 from textnuggets.shipped import DEFAULT
 
@@ -33,7 +33,7 @@ def highlight(
     texts = [document.text for document in read_documents(text)] if _names_a_file(text) else [text]
     if not all(map(is_unicode, texts)):
         raise InputError("the text is not valid Unicode: it contains an unpaired surrogate.")
-    loaded = load_model(model)
+    loaded = load_any(model)
 
     from textnuggets.analysis.highlight import highlight as find_pieces
     from textnuggets.analysis.highlight import to_html, to_plain, to_terminal

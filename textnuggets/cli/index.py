@@ -104,11 +104,11 @@ def build(
     """Index documents. If interrupted, the same command resumes."""
     source = _read(docs, skip_bad)
 
-    from textnuggets.cli.options import load_model
+    from textnuggets.cli.options import load_any
     from textnuggets.model.fingerprint import lasting_name
     from textnuggets.search.index import NuggetIndex
 
-    loaded = load_model(model)
+    loaded = load_any(model)
     if NuggetIndex.exists(out, api_key):
         index = NuggetIndex.open(out, loaded, api_key)
         _check_settings(
@@ -204,11 +204,11 @@ def info(index: Place, api_key: Key = None) -> None:
 
 
 def _open(place: str, api_key: str | None, model: str | None = None, read_only: bool = False) -> NuggetIndex:
-    from textnuggets.cli.options import load_model, quiet_transformers
+    from textnuggets.cli.options import load_any, quiet_transformers
     from textnuggets.search.index import NuggetIndex
 
     quiet_transformers()
-    return NuggetIndex.open(place, None if model is None else load_model(model), api_key, read_only)
+    return NuggetIndex.open(place, None if model is None else load_any(model), api_key, read_only)
 
 
 def _read(docs: str, skip_bad: bool) -> Iterator[Document] | list[Path]:

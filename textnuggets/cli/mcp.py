@@ -20,12 +20,12 @@ def mcp(
 
     Assistants start this command themselves; its tool `search` returns passages with their documents and characters.
     """
-    from textnuggets.cli.options import load_model, quiet_transformers
+    from textnuggets.cli.options import load_any, quiet_transformers
     from textnuggets.integrations.mcp import make_server
     from textnuggets.search.index import NuggetIndex
 
     quiet_transformers()
-    loaded = None if model is None else load_model(model)
+    loaded = None if model is None else load_any(model)
     with NuggetIndex.open(index, loaded, api_key, read_only=True) as opened:
         _ = opened.model  # loaded before the first search
         make_server(opened).run("stdio")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -12,6 +14,7 @@ import typer
 from textnuggets.errors import InputError
 
 if TYPE_CHECKING:
+    from textnuggets.model.interface import TextInterface
     from textnuggets.model.modeling import NuggetModel
 
 LARGEST = 2**31 - 1  # of counts without a bound of their own
@@ -57,7 +60,7 @@ SkipBad = Annotated[
 
 
 def load_model(name: str | None) -> NuggetModel:
-    """Load a model by name, or the default model."""
+    """Load a model with torch, by name, or the default model."""
     from textnuggets.shipped import DEFAULT, locate
 
     path = locate(DEFAULT if name is None else name)  # reports a wrong name before torch is imported
@@ -68,13 +71,25 @@ def load_model(name: str | None) -> NuggetModel:
     return load_nugget_model(path)
 
 
+def load_any(name: str | None) -> TextInterface:
+    """Load a model that encodes, with torch or, if it was exported, with onnxruntime."""
+    from textnuggets.onnx.load import load_encoder
+
+    quiet_transformers()
+    return load_encoder(name)
+
+
 def quiet_transformers() -> None:
-    """Silence the messages, warnings and progress bars of transformers."""
+    """Silence the messages, warnings and progress bars of transformers, without importing it."""
+    warnings.filterwarnings("ignore", module="transformers")
+    if "transformers" not in sys.modules:  # these are read when it is imported
+        os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+        return
     from transformers.utils import logging
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    warnings.filterwarnings("ignore", module="transformers")
 
 
 def numbers(option: str, text: str, kind: type[Number], low: Number, high: Number) -> list[Number]:

@@ -63,17 +63,17 @@ def search(
 
     started = time.monotonic()
 
-    from textnuggets.cli.options import load_model, quiet_transformers
+    from textnuggets.cli.options import load_any, quiet_transformers
     from textnuggets.search.index import NuggetIndex
 
     quiet_transformers()
-    loaded = None if model is None else load_model(model)
+    loaded = None if model is None else load_any(model)
     with NuggetIndex.open(index, loaded, api_key, read_only=True) as opened:
         _ = opened.model  # loads the model, so that its time is not counted as search
         ready = time.monotonic()
         hits = opened.search(query, k, required, min_score, full, hybrid, exact)
     print(
-        f"{ready - started:.1f} s to import torch and load {opened.manifest.model!r}, "
+        f"{ready - started:.1f} s to load {opened.manifest.model!r}, "
         f"{time.monotonic() - ready:.2f} s to search",
         file=sys.stderr,
     )

@@ -41,12 +41,12 @@ from textnuggets.io.progress import Progress
 from textnuggets.model.budget import Budget, nugget_count
 from textnuggets.model.encoding import as_dtype, encode_stream
 from textnuggets.model.fingerprint import SETTINGS, fingerprint
-from textnuggets.model.load import load_nugget_model
+from textnuggets.model.interface import TextInterface
 from textnuggets.model.maxsim import Similarity, unit
-from textnuggets.model.modeling import NuggetModel
 from textnuggets.model.nuggets import Nuggets
 from textnuggets.model.selection import get_selector
 from textnuggets.model.token_encoder import load_token_encoder
+from textnuggets.onnx.load import load_encoder
 from textnuggets.search.bm25 import BM25
 from textnuggets.search.manifest import default_dtype
 
@@ -158,8 +158,8 @@ class Vectors(System):
         """Return the weights, the model's settings, the method, the ratios, and what is stored of a vector."""
         return {
             "weights": fingerprint(self.model),
-            "backbone": self.model.adapter.config.model_type,
-            **{key: getattr(self.model.config, key) for key in SETTINGS},
+            "backbone": self.model.architecture,
+            **{key: getattr(self.model.config, key, None) for key in SETTINGS},
             "window": self.model.window,
             "method": self.method or "nuggets",
             "ratio": None if self.method in WITHOUT_RATIO else self.ratio,
@@ -213,9 +213,9 @@ def stored_dtype(method: str | None, can_decode: bool) -> str:
 
 
 @lru_cache(maxsize=4)
-def _load(name: str, method: str | None) -> NuggetModel:
+def _load(name: str, method: str | None) -> TextInterface:
     if method is None:
-        return load_nugget_model(name)
+        return load_encoder(name)
     model = load_token_encoder(name)
     if method in RULES:
         model.config.selector = RULES[method]
@@ -228,7 +228,7 @@ def _all_tokens(name: str, texts: tuple[str, ...]) -> list[Nuggets]:
     return list(_encode(_load(name, "all"), name, texts, None))
 
 
-def _encode(model: NuggetModel, name: str, texts: Sequence[str], ratio: float | None) -> Iterator[Nuggets]:
+def _encode(model: TextInterface, name: str, texts: Sequence[str], ratio: float | None) -> Iterator[Nuggets]:
     # encode_iter would report progress late, since it yields texts in order, long after their batches are done.
     budget = Budget.of(ratio, None, model.config.ratio)
     with Progress(f"encode by {name}", len(texts)) as progress:

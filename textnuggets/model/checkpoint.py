@@ -51,6 +51,10 @@ def load_config(name: str, **hub: Any) -> PreTrainedConfig:
 def check_checkpoint(name: str, **hub: Any) -> None:
     """Raise CheckpointError if `name` is not a nugget model, before transformers tries to load its weights."""
     folder = Path(name)
+    if (folder / "onnx.json").is_file():
+        raise CheckpointError(
+            f"{name!r} is an ONNX model, which only encodes: give the model that it was exported from."
+        )
     if folder.is_dir() and not (folder / "config.json").is_file():
         raise CheckpointError(f"{name!r} contains no model: it has no config.json.")
     with explain_loading(name):

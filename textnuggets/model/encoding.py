@@ -105,7 +105,7 @@ def _encode_batch(
     vectors = _finite(computed.vectors, dtype)
     token_scores = _finite(computed.token_scores, np.dtype(np.float32))
     positions = computed.positions
-    scores = np.take_along_axis(token_scores, positions, 1)
+    scores = token_scores[np.arange(len(positions))[:, None], positions]
     return [
         _assemble(window, vectors[i, :k], scores[i, :k], positions[i, :k], model.selector.pools)
         for i, (window, k) in enumerate(zip(windows, computed.kept, strict=True))

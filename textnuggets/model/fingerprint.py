@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # Settings that affect the vectors.
 SETTINGS = ("scorer_layer", "selector", "gather", "feedback", "window")
 DIGITS = 32
+INT8 = "-int8"  # suffix of the fingerprints of models whose weights were rounded to int8
 SAMPLED_DIGITS = 16  # of the fingerprints of early versions
 CACHED_BYTES = 16_000_000  # smaller models are hashed in less time than it takes to read the cache
 BLOCK = 1024  # words that are summed up
@@ -50,10 +51,20 @@ def fingerprint(model: PreTrainedModel | TextEncoder) -> str:
 
 
 def has_fingerprint(model: PreTrainedModel | TextEncoder, stored: str) -> bool:
-    """Return whether a model has a stored fingerprint, also one of an early version, which sampled the weights."""
+    """Return whether a model has the weights of a stored fingerprint.
+
+    It may be one of an early version, which sampled the weights, or of weights rounded to int8.
+    """
+    if isinstance(model, TextEncoder) and model.recorded_fingerprint is not None:
+        return same_weights(model.recorded_fingerprint, stored)
     if is_sampled(stored):
         return _sampled_fingerprint(cast("PreTrainedModel", model)) == stored
-    return fingerprint(model) == stored
+    return same_weights(fingerprint(model), stored)
+
+
+def same_weights(one: str, other: str) -> bool:
+    """Return whether two fingerprints are of the same weights, rounded to int8 or not: their vectors can be compared."""
+    return one.removesuffix(INT8) == other.removesuffix(INT8)
 
 
 def is_sampled(stored: str) -> bool:

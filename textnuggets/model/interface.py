@@ -209,7 +209,6 @@ class TextInterface(TextEncoder):
         model = cast("NuggetModel", self)
         check_count("num_beams", num_beams, at_least=1)
         check_count("batch_size", batch_size, at_least=1)
-        mode = check_residual(model.config.residual if residual is None else residual)
         single = isinstance(nuggets, Nuggets)
         items = [nuggets] if isinstance(nuggets, Nuggets) else list(nuggets)
         for index, item in enumerate(items):
@@ -218,6 +217,7 @@ class TextInterface(TextEncoder):
                     f"reconstruct takes Nuggets, as returned by encode; item {index} is {type(item).__name__}."
                 )
         check_decodable(model, items)
+        mode = check_residual(model.config.residual if residual is None else residual)
 
         from textnuggets.model.decoding import reconstruct_all  # needs torch, unlike encoding
 

@@ -10,7 +10,7 @@ from typing import Any
 from textnuggets.errors import IndexFileError
 from textnuggets.model.fingerprint import fingerprint, has_fingerprint, lasting_name
 from textnuggets.model.interface import TextInterface
-from textnuggets.model.load import load_nugget_model
+from textnuggets.onnx.load import load_encoder
 
 FORMAT = 2  # of new indexes
 READABLE = (1, 2)  # the first has other keys in its documents
@@ -141,7 +141,7 @@ def bytes_per_vector(dimensions: int, dtype: str) -> int:
 
 def load_model_of(manifest: Manifest, place: str) -> TextInterface:
     """Load the model that an index names; raise IndexFileError if its weights have changed."""
-    model = load_nugget_model(manifest.model)
+    model = load_encoder(manifest.model)
     _check_weights(manifest, model, manifest.model, place)
     return model
 

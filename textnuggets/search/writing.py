@@ -14,7 +14,7 @@ from textnuggets.io.batching import batches
 from textnuggets.io.documents import BadLine, Document, is_unicode
 from textnuggets.io.hashing import short_digest
 from textnuggets.io.progress import Progress
-from textnuggets.model.fingerprint import is_sampled
+from textnuggets.model.fingerprint import is_sampled, same_weights
 from textnuggets.model.maxsim import unit
 from textnuggets.model.nuggets import Nuggets
 from textnuggets.model.parquet import iter_rows, read_metadata
@@ -63,7 +63,7 @@ def _handling(document: Document, on_bad: BadLine) -> Iterator[None]:
 def encoded_rows(path: str | Path, manifest: Manifest, on_bad: BadLine) -> Iterator[Row]:
     """Return the rows of a Parquet file of nuggets; raise IndexFileError if they do not fit the index."""
     about = read_metadata(path)
-    if about.get("weights") != manifest.fingerprint:
+    if not same_weights(about.get("weights") or "", manifest.fingerprint):
         if is_sampled(about.get("weights") or "") != is_sampled(manifest.fingerprint):
             raise IndexFileError(
                 f"{path} and the index cannot be compared, because an early version, whose fingerprints did not cover all "

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from textnuggets.errors import CheckpointError, IndexFileError, MissingExtraError
 from textnuggets.model.fingerprint import has_fingerprint, lasting_name
 from textnuggets.model.interface import TextInterface
-from textnuggets.model.load import load_nugget_model
+from textnuggets.onnx.load import load_encoder
 from textnuggets.search.index import NuggetIndex
 from textnuggets.serve.models import public_name
 from textnuggets.shipped import DEFAULT, locate
@@ -62,7 +62,7 @@ def _defaults(index: NuggetIndex | None) -> list[str]:
 
 def _load(name: str, index: NuggetIndex | None) -> TextInterface:
     try:
-        return load_nugget_model(name)
+        return load_encoder(name)
     except CheckpointError as error:
         if index is None or name != index.manifest.model:
             raise

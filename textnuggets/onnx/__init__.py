@@ -1,0 +1,1 @@
+"""Nugget models as ONNX: exported once with torch, and run on a CPU without it."""
