@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from bench import table
+from tests.causal.setting import save_base
 from tests.integrations.setting import save_colbert
 from tests.model.test_tokenization import marian_folder  # noqa: F401  a fixture
 from tests.pages import PAGES, ROOT, Runner, headings, links, read_blocks, stand_in_for_openai
@@ -89,6 +90,7 @@ def template(tmp_path_factory, marian_folder):  # noqa: F811
             "texts.txt": "\n".join(CORPUS) + "\n",
             "english.txt": "\n".join(CORPUS) + "\n",
             "article.txt": long_text,
+            "question.txt": "Who opened the letter?",
             "sputnik.txt": " ".join(long_text.split()[:1010]),
             "wikitext.test.txt": f" = Rain = \n\n {' '.join(CORPUS)} \n\n = Cats = \n\n {' '.join(CORPUS[::-1])} \n",
             "pairs.tsv": "".join(
@@ -123,6 +125,7 @@ def template(tmp_path_factory, marian_folder):  # noqa: F811
     save_backbone(folder / "facebook" / "bart-base", "bart", encoder_layers=6)
     save_backbone(folder / "sentence-transformers" / "all-MiniLM-L6-v2", "bert")
     save_colbert(folder / "lightonai" / "GTE-ModernColBERT-v1", "modernbert")
+    save_base(folder / "HuggingFaceTB" / "SmolLM2-135M-Instruct", positions=4096)
     tiny_model().save_pretrained(folder / "my-models" / "news")
     shutil.copytree(marian_folder, folder / "Helsinki-NLP" / "opus-mt-fr-en")
     return folder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -75,3 +76,11 @@ def tiny_ids(length: int = 45, rows: int = 2) -> torch.Tensor:
     """Return random token ids."""
     generator = torch.Generator().manual_seed(2)
     return torch.randint(4, SIZES["vocab_size"], (rows, length), generator=generator)
+
+
+def save_base(folder: Path, positions: int = SIZES["max_position_embeddings"]) -> None:
+    """Write a tiny base model with its tokenizer."""
+    base = tiny_base()
+    base.config.max_position_embeddings = positions
+    base.save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)

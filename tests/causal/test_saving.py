@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import textnuggets
-from tests.causal.setting import SEGMENT, spoil, tiny_base, tiny_ids
+from tests.causal.setting import SEGMENT, save_base, spoil, tiny_base, tiny_ids
 from tests.tiny import tiny_tokenizer
 from textnuggets import CausalNuggetLM, NuggetLM
 from textnuggets.causal.config import CausalConfig
@@ -23,8 +23,7 @@ SETTINGS = {"segment": SEGMENT, "ratio": 0.25, "scorer_layer": 2, "rank": 2}
 def base(tmp_path_factory) -> Path:
     """Folder of a tiny base model."""
     folder = tmp_path_factory.mktemp("models") / "base"
-    tiny_base().save_pretrained(folder)
-    tiny_tokenizer().save_pretrained(folder)
+    save_base(folder)
     return folder
 
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.causal.setting import SEGMENT, tiny_base
-from tests.tiny import CORPUS, tiny_tokenizer
+from tests.causal.setting import SEGMENT, save_base
+from tests.tiny import CORPUS
 from tests.train.setting import losses, read_metrics
 from textnuggets import CausalNuggetLM
 from textnuggets.errors import ConfigError, InputError
@@ -56,8 +56,7 @@ save_every = 5
 
 @pytest.fixture
 def recipe(tmp_path) -> Path:
-    tiny_base().save_pretrained(tmp_path / "base")
-    tiny_tokenizer().save_pretrained(tmp_path / "base")
+    save_base(tmp_path / "base")
     texts = [" ".join(CORPUS[(i + j) % len(CORPUS)] for j in range(i + 1)) for i in range(5)]
     (tmp_path / "train.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     path = tmp_path / "recipe.toml"
@@ -85,6 +84,13 @@ def test_training_lowers_the_loss_and_saves_the_adapter_alone(recipe, tmp_path):
     lm = CausalNuggetLM.from_pretrained(best)
     assert lm.scorer.out.weight.abs().max() > 0
     assert lm.feedback.types.weight.abs().max() > 0
+
+
+def test_in_bfloat16_the_base_is_half_as_large_and_the_adapter_is_not(recipe, tmp_path):
+    changes = ["optimizer.precision=bfloat16", "optimizer.steps=2", "report.evaluate_every=2"]
+    assert build_model(read_recipe(recipe, changes)).base.dtype == torch.bfloat16
+    best = train(read_recipe(recipe, changes), tmp_path / "run")
+    assert {value.dtype for value in load_file(best / "model.safetensors").values()} == {torch.float32}
 
 
 def test_a_resumed_run_has_the_same_losses(recipe, tmp_path):

@@ -250,7 +250,9 @@ class NuggetReader(PreTrainedModel):
 
     def project(self, states: Tensor) -> Tensor:
         """Return the logits of the next tokens."""
-        logits: Tensor = self.base.get_output_embeddings()(states)
+        logits: Tensor = self.base.get_output_embeddings()(
+            states.to(self.dtype)
+        )  # float32 in mixed precision
         cap = getattr(self.base.config, "final_logit_softcapping", None)
         return logits if cap is None else torch.tanh(logits / cap) * cap
 

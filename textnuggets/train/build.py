@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import deepcopy
 from difflib import get_close_matches
-from typing import Any
 
 import torch
 from transformers import PreTrainedConfig
@@ -46,14 +45,9 @@ def build_causal_model(recipe: Recipe) -> CausalNuggetLM:
     """Return a decoder-only model with an untrained adapter, or with a trained one."""
     settings = recipe.model
     # The base is frozen, so it needs no more precision than it is run in.
-    half = recipe.optimizer.precision == "bfloat16"
-    on_cpu = torch.accelerator.current_accelerator(check_available=True) is None
-    options: dict[str, Any] = {
-        "dtype": torch.bfloat16 if half else torch.float32,
-        "attn_implementation": "eager" if half and on_cpu else "sdpa",  # as in `build_model`
-    }
+    dtype = torch.bfloat16 if recipe.optimizer.precision == "bfloat16" else torch.float32
     if settings.start is not None:
-        lm = CausalNuggetLM.from_pretrained(settings.start, **options)
+        lm = CausalNuggetLM.from_pretrained(settings.start, dtype=dtype)
         _check_settings(settings, lm.config, ("segment", "scorer_layer", "rank"))
         if not settings.keeps_selector:
             _check_settings(settings, lm.config, ("selector",))
@@ -62,7 +56,7 @@ def build_causal_model(recipe: Recipe) -> CausalNuggetLM:
         assert settings.backbone is not None
         keys = ("segment", "ratio", "scorer_layer", "selector", "rank")
         config = CausalConfig(**{key: getattr(settings, key) for key in keys})
-        lm = CausalNuggetLM.from_base(settings.backbone, config, **options)
+        lm = CausalNuggetLM.from_base(settings.backbone, config, dtype=dtype)
     if recipe.data.max_tokens > (room := lm.base.config.max_position_embeddings):
         raise ConfigError(f"data.max_tokens is {recipe.data.max_tokens}, but the model takes at most {room}.")
     freeze_parts(lm, recipe)

@@ -41,7 +41,7 @@ GENERATED = {
 COPIED = "bench/results"
 FENCED = re.compile(r"(^```.*?^```)", re.DOTALL | re.MULTILINE)
 # Python-Markdown wants four spaces where GitHub takes two, and a blank line before an item after a paragraph of the last one.
-INDENT = re.compile(r"^ +", re.MULTILINE)
+INDENT = re.compile(r"^ {1,3}(?=\S)", re.MULTILINE)
 NEXT_ITEM = re.compile(r"(?<=\n\n)((?: +\S.*\n)+)(?=[-*] )")
 LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 
