@@ -88,7 +88,7 @@ def build(
         bool | None,
         typer.Option(
             "--first-stage/--no-first-stage",
-            help="Whether searches score only the best candidates of a first stage; by default from 20,000 documents on.",
+            help="Whether searches score only the best candidates of a first stage; by default from 100,000 documents on.",
         ),
     ] = None,
     shards: Annotated[

@@ -96,7 +96,7 @@ class NuggetIndex:
             api_key: API key of a server.
             words: Whether to store the words of documents for hybrid searches; a word takes some 6 bytes.
             first_stage: Whether searches have a first stage, which is faster in large indexes but may miss a document.
-                By default, an index in a folder has one if it has at least 20,000 documents when it is compacted.
+                By default, an index in a folder has one if it has at least 100,000 documents when it is compacted.
             shards: Parts into which a cluster of servers splits the index; the cluster's default if None.
             replicas: Copies of each part; the cluster's default if None.
         """

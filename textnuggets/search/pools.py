@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 POOL = 16  # vectors at most in a pool: those of a passage
-LARGE = 20_000  # documents from which on an index has a first stage, if nothing else was asked for
+LARGE = 100_000  # documents from which on an index has a first stage, if nothing else was asked for
 CANDIDATES = 400  # documents that the first stage proposes at least ...
 FACTOR = 8  # ... or this many for each document asked for
 
