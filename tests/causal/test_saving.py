@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from tests.causal.setting import SEGMENT, save_base, spoil, tiny_base, tiny_ids
 from tests.tiny import tiny_tokenizer
 from textnuggets import CausalNuggetLM, NuggetLM
 from textnuggets.causal.config import CausalConfig
-from textnuggets.errors import BackboneError, CheckpointError, ConfigError
+from textnuggets.errors import BackboneError, CheckpointError, ConfigError, MissingExtraError
 
 SETTINGS = {"segment": SEGMENT, "ratio": 0.25, "scorer_layer": 2, "rank": 2}
 
@@ -129,6 +130,15 @@ def test_a_model_of_another_family_is_refused_before_its_weights_are_read(tmp_pa
 def test_wrong_settings_are_refused(settings, message):
     with pytest.raises(ConfigError, match=message):
         CausalConfig(**settings)
+
+
+def test_without_peft_the_extra_is_named(base, monkeypatch):
+    monkeypatch.setitem(sys.modules, "peft", None)
+    with pytest.raises(
+        MissingExtraError, match=r"needs the package 'peft': pip install 'textnuggets\[causal\]'"
+    ):
+        CausalNuggetLM.from_base(base, CausalConfig(**SETTINGS))
+    assert CausalNuggetLM.from_base(base, CausalConfig(**{**SETTINGS, "rank": 0})).config.rank == 0
 
 
 def test_a_scorer_above_the_last_layer_is_refused(base):
