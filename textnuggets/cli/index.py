@@ -93,10 +93,13 @@ def build(
     ] = None,
     shards: Annotated[
         int | None,
-        typer.Option(min=1, help="Parts of a new collection on a cluster; its default if not given."),
+        typer.Option(
+            min=1, max=10_000, help="Parts of a new collection on a cluster; its default if not given."
+        ),
     ] = None,
     replicas: Annotated[
-        int | None, typer.Option(min=1, help="Copies of each part; the cluster's default if not given.")
+        int | None,
+        typer.Option(min=1, max=1000, help="Copies of each part; the cluster's default if not given."),
     ] = None,
     skip_bad: SkipBad = False,
     api_key: Key = None,
