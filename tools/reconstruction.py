@@ -9,14 +9,12 @@ from typing import Any
 RESULTS = Path(__file__).parent.parent / "docs" / "results" / "reconstruct"
 # Kinds of text that reconstruction is measured on, and their labels.
 KINDS = {
-    "short": "1 to 12 words",
     "one_sentence": "one sentence",
     "novels": "novels",
     "other_case": "capitals, title case, lower case",
     "curly": "curly quotes and dashes",
     "bullets": "lists",
     "table": "tables with `|`",
-    "record": "records",
     "code": "code and identifiers",
     "address": "URLs, mail addresses, paths",
     "figures": "figures",
