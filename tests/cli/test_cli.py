@@ -285,7 +285,7 @@ def test_a_fidelity_uses_the_model_with_a_decoder_by_default(run, texts, tmp_pat
         requested.append(name)
         raise InputError("stop here")
 
-    monkeypatch.setattr(sys.modules["textnuggets.cli.encode"], "load_model", load)
+    monkeypatch.setattr(sys.modules["textnuggets.cli.encode"], "load_any", load)
     run("encode", texts, "-o", tmp_path / "x.parquet", "--fidelity", 0.9)
     run("encode", texts, "-o", tmp_path / "x.parquet")
     assert requested == ["reconstruct", None]

@@ -1,6 +1,8 @@
-"""Byte fallback and token content, with the shipped model that has a Unigram tokenizer."""
+"""Byte fallback and token content, with the model of `lm`, which has a Unigram tokenizer without byte fallback."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,12 +16,13 @@ from textnuggets.errors import BackboneError
 from textnuggets.model.byte_fallback import PRINTABLE, add_byte_fallback, extend_tokenizer
 from textnuggets.model.tokenization import token_content
 
+FOLDER = Path(__file__).parents[2] / "models" / "textnuggets_models" / "reconstruct"
 TEXT = "The cat sat on the mat, and the dog lay by the door, because it had rained all night."
 
 
 @pytest.fixture(scope="module")
 def model():
-    return textnuggets.load("reconstruct")
+    return textnuggets.load(FOLDER)
 
 
 @pytest.fixture(scope="module")

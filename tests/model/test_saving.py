@@ -165,7 +165,7 @@ def test_every_shipped_model_loads_by_its_name_and_search_is_the_default():
     assert textnuggets.load("search").config.name_or_path == textnuggets.load().config.name_or_path
     assert isinstance(textnuggets.load("lm"), textnuggets.NuggetLM)
     assert NuggetModel.from_pretrained("reconstruct").config.objective == "autoencode"
-    assert NuggetConfig.from_pretrained("reconstruct").selector == "learned"
+    assert NuggetConfig.from_pretrained("reconstruct").selector == "even_content"
     old, new = textnuggets.load("default"), textnuggets.load("reconstruct")
     assert old.config.name_or_path == new.config.name_or_path
 
@@ -181,8 +181,8 @@ def test_an_unknown_name_lists_the_shipped_models_without_asking_a_hub(monkeypat
 
 def test_a_model_whose_distribution_is_missing_names_the_install_line(monkeypatch):
     monkeypatch.setattr("textnuggets.shipped.find_spec", lambda _: None)
-    with pytest.raises(MissingExtraError, match=r"'reconstruct' needs .*pip install 'textnuggets\[models\]'"):
-        textnuggets.load("reconstruct")
+    with pytest.raises(MissingExtraError, match=r"'lm' needs .*pip install 'textnuggets\[models\]'"):
+        textnuggets.load("lm")
 
 
 def test_loading_prints_nothing(capfd):
