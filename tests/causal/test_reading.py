@@ -1,4 +1,4 @@
-"""What the model attends to: full attention, one masked pass and streaming compared, for every family."""
+"""Compare what the model attends to in full attention, one masked pass and streaming, for every family."""
 
 from __future__ import annotations
 

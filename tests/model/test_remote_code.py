@@ -14,6 +14,7 @@ import pytest
 import textnuggets
 from tests.tiny import CORPUS, tiny_model
 from textnuggets import NuggetLM, NuggetModel
+from textnuggets.causal.base import load_base
 from textnuggets.errors import ConfigError, TextnuggetsError
 from textnuggets.model.token_encoder import load_token_encoder
 from textnuggets.model.vocabulary import trim
@@ -54,6 +55,7 @@ def hostile(tmp_path):
         ("nugget", lambda name: trim(name, CORPUS)),
         ("backbone", NuggetModel.from_backbone),
         ("backbone", load_token_encoder),
+        ("backbone", load_base),
         ("backbone", lambda name: trim(name, CORPUS)),
     ],
 )

@@ -18,7 +18,7 @@ from textnuggets.errors import ConfigError
 
 
 class Reader(Protocol):
-    """What a cache needs of a language model."""
+    """Protocol of the language models that a cache works with."""
 
     config: CausalConfig
     depth: int
@@ -50,7 +50,7 @@ class NuggetLayer(DynamicLayer):
     keys: Tensor
     values: Tensor
     reading_again = False
-    """Whether new keys and values are put aside instead of appended."""
+    """True while new keys and values are put aside instead of appended."""
     aside: tuple[Tensor, Tensor]
 
     def update(self, keys: Tensor, values: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:  # type: ignore[override]
@@ -222,7 +222,7 @@ class NuggetCache(Cache):
 
     @property
     def is_reading_again(self) -> bool:
-        """Whether tokens are read again as nuggets."""
+        """True if tokens are read again as nuggets."""
         return bool(self.layers[-1].reading_again)
 
     def _drop(self, begin: int) -> None:

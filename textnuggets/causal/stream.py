@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from textnuggets.checks import check_count
 from textnuggets.errors import ConfigError, InputError
 from textnuggets.io.disk import make_folder
 from textnuggets.io.files import replacing
+from textnuggets.io.states import read_metadata, to_metadata
 from textnuggets.model.tokenization import special_frame
 
 Text = str | Sequence[int] | Sequence[Mapping[str, str]]
@@ -191,19 +191,14 @@ class CausalStream:
         make_folder(Path(path).parent)
         with replacing(Path(path)) as temporary:
             kept = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-            save_file(kept, temporary, {"textnuggets": json.dumps(about)})
+            save_file(kept, temporary, to_metadata(about))
 
     @classmethod
     def load(cls, lm: NuggetReader, tokenizer: Any, path: str | Path) -> CausalStream:
         """Return a saved stream; raise InputError if it was written by a different model."""
         try:
             with safe_open(path, framework="pt", device=str(lm.device)) as file:
-                about = json.loads((file.metadata() or {})["textnuggets"])
-                for key, value in cls._settings(lm).items():
-                    if about[key] != value:
-                        raise InputError(
-                            f"{path} was written by a model with different {key}: {about[key]}, not {value}."
-                        )
+                about = read_metadata(file, path, cls._settings(lm))
                 stream = cls(lm, tokenizer, about["ratio"])
                 stream.ids = file.get_tensor("ids").tolist()
                 if about["length"]:

@@ -1,4 +1,4 @@
-"""What the commands of `textnuggets lm` do with the adapter of a decoder-only model."""
+"""Actions of the commands of `textnuggets lm` on the adapter of a decoder-only model."""
 
 from __future__ import annotations
 

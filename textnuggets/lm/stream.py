@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from textnuggets.checks import check_count
 from textnuggets.errors import InputError
 from textnuggets.io.disk import make_folder
 from textnuggets.io.files import replacing
+from textnuggets.io.states import read_metadata, to_metadata
 from textnuggets.lm.decoder import SegmentDecoder
 from textnuggets.lm.generation import check_options, continue_segment
 from textnuggets.lm.memory import History, SegmentMemory
@@ -180,19 +180,14 @@ class Stream:
         }
         make_folder(Path(path).parent)
         with replacing(Path(path)) as temporary:
-            save_file(tensors, temporary, {"textnuggets": json.dumps(about)})
+            save_file(tensors, temporary, to_metadata(about))
 
     @classmethod
     def load(cls, lm: SegmentDecoder, path: str | Path) -> Stream:
         """Return a saved stream; raise InputError if it was written by a different model."""
         try:
             with safe_open(path, framework="pt", device=str(lm.device)) as file:
-                about = json.loads((file.metadata() or {})["textnuggets"])
-                for key, value in cls._settings(lm).items():
-                    if about[key] != value:
-                        raise InputError(
-                            f"{path} was written by a model with different {key}: {about[key]}, not {value}."
-                        )
+                about = read_metadata(file, path, cls._settings(lm))
                 stream = cls(lm, about["max_history"])
                 stream.length = about["length"]
                 stream.current, stream.last = (file.get_tensor(name).tolist() for name in ("current", "last"))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class SelectorTraits:
-    """What a selector does and needs."""
+    """Traits of a selector that encoding depends on."""
 
     name: str
     learned: bool = False
